@@ -21,5 +21,6 @@ pub mod serve;
 pub mod sim;
 pub mod store;
 pub mod sync;
+pub mod takeover;
 pub mod weather;
 pub mod worst;

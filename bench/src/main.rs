@@ -14,6 +14,7 @@ use bench::serve::{self, ServeArgs};
 use bench::sim::{self, SimArgs};
 use bench::store::{self, StoreArgs};
 use bench::sync::{self, SyncArgs};
+use bench::takeover::{self, TakeOverArgs};
 use bench::weather::{self, WeatherArgs};
 use bench::worst::{self, WorstArgs};
 use clap::error::ErrorKind;
@@ -66,6 +67,8 @@ enum Command {
     Worst(WorstArgs),
     /// Measure the first sync of many Pods from a real API server, beside client-go.
     Sync(SyncArgs),
+    /// Measure take-overs by a standby with a large cache: from winning the Lease to the first reconcile.
+    TakeOver(TakeOverArgs),
     /// Run the sample controller on a real control plane where something fails every few seconds.
     Weather(WeatherArgs),
     /// Measure the simulator: CPU time per fault schedule and per request.
@@ -89,6 +92,7 @@ fn main() {
         Command::Apiserver(args) => apiserver::run(&args),
         Command::Worst(args) => worst::run(&args),
         Command::Sync(args) => sync::run(&args),
+        Command::TakeOver(args) => takeover::run(&args),
         Command::Weather(args) => weather::run(&args),
         Command::Sim(args) => sim::run(&args),
     };

@@ -45,6 +45,15 @@ fn idle_informers_are_measured_for_so_long() {
 }
 
 #[test]
+fn a_standby_takes_over_and_reconciles() {
+    let lines = bench(&["take-over", "--objects=20", "--writes=50", "--rest=0", "--runs=2"]);
+    assert_eq!(each(&lines, "objects"), [20; 2]);
+    for field in ["won_after_ms", "first_reconcile_ms"] {
+        assert!(each(&lines, field).into_iter().all(is_positive), "{field}");
+    }
+}
+
+#[test]
 fn a_sleeping_handler_leaves_the_other_one_everything_and_waits_for_few() {
     let figure = tempfile::NamedTempFile::new().unwrap();
     let path = figure.path().to_str().unwrap();

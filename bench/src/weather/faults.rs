@@ -45,6 +45,14 @@ impl Fault {
         }
     }
 
+    /// How long after its end a line may explain it. Where another kind of fault with the same words follows, it must be over before.
+    fn soon(self) -> Duration {
+        match self {
+            Self::NetworkStalled | Self::PermissionTaken => Duration::from_secs(20),
+            _ => Duration::from_secs(45),
+        }
+    }
+
     /// Words of the lines that explain it; none if clients do not notice it by itself.
     fn words(self) -> &'static [&'static str] {
         match self {
@@ -52,7 +60,13 @@ impl Fault {
                 &["cannot reach the API server", "cannot watch", "cannot list", "connection"]
             }
             Self::LeaderKilled => &["became leader"],
-            Self::NetworkStalled => &["the lease", "cannot watch", "lost", "did not answer", "timed out"],
+            Self::NetworkStalled => &[
+                "cannot read the lease",
+                "cannot write the lease",
+                "leader election lost",
+                "did not answer",
+                "timed out",
+            ],
             Self::PermissionTaken => &["403", "forbidden"],
             Self::CredentialsRotated => &["the credentials were renewed"],
             // The watch cache of the API server hides it until that is killed.
@@ -67,6 +81,8 @@ pub(super) struct Happened {
     pub(super) fault: Fault,
     pub(super) from: Timestamp,
     pub(super) until: Timestamp,
+    /// The only replica that notices it, if it is not all of them.
+    pub(super) victim: Option<usize>,
 }
 
 impl Happened {
@@ -77,12 +93,11 @@ impl Happened {
 
     /// The lines of the logs that explain it: during it, or soon after.
     pub(super) fn explanations<'a>(&self, lines: &'a [Line]) -> Vec<&'a Line> {
-        let soon = Duration::from_secs(45);
-        let in_time = |line: &&Line| {
-            line.at >= self.from && self.until.checked_add(soon).is_ok_and(|end| line.at <= end)
-        };
+        let end = self.until.checked_add(self.fault.soon()).unwrap_or(Timestamp::MAX);
+        let in_time = |line: &&Line| (self.from..=end).contains(&line.at);
+        let is_there = |line: &&Line| self.victim.is_none_or(|victim| victim == line.replica);
         let is_about = |line: &&Line| self.fault.words().iter().any(|word| line.text.contains(word));
-        lines.iter().filter(in_time).filter(is_about).collect()
+        lines.iter().filter(in_time).filter(is_there).filter(is_about).collect()
     }
 }
 
@@ -131,9 +146,37 @@ mod tests {
             text: text.to_owned(),
         };
         let lines = [line(5, "became leader"), line(12, "stopped leading"), line(70, "became leader")];
-        let killed = |second| Happened { fault: Fault::LeaderKilled, from: at(second), until: at(second) };
+        let killed = |second| {
+            let (from, until) = (at(second), at(second));
+            Happened { fault: Fault::LeaderKilled, from, until, victim: None }
+        };
         assert_eq!(killed(30).explanations(&lines)[0].at, at(70));
         assert!(killed(10).explanations(&lines).is_empty(), "one is too early, the other too late");
         assert!(!Happened { fault: Fault::EtcdCompacted, ..killed(1) }.is_noticed());
+    }
+    #[test]
+    fn a_stall_is_not_explained_by_what_the_next_fault_does_nor_by_the_other_replica() {
+        let at = |second: i64| Timestamp::from_second(second).unwrap();
+        let stall = Happened { fault: Fault::NetworkStalled, from: at(20), until: at(40), victim: Some(2) };
+        let is_explained = |second, replica, text: &str| {
+            let (level, text) = ("WARN".to_owned(), text.to_owned());
+            !stall.explanations(&[Line { at: at(second), replica, level, text }]).is_empty()
+        };
+        assert!(is_explained(31, 2, "cannot write the lease a/b the API server did not answer"));
+        assert!(!is_explained(31, 1, "cannot write the lease a/b the API server did not answer"));
+        // The API server is killed at the fifth second of the next minute.
+        assert!(!is_explained(66, 2, "cannot write the lease a/b connection refused"));
+        // Within the time of the stall, but of something else.
+        assert!(!is_explained(55, 2, "cannot watch Foos: connection reset"));
+        assert!(!is_explained(55, 2, "the lease has another holder"));
+        assert!(!is_explained(55, 2, "connection lost"));
+        let plan = plan(60);
+        let ends = |(at, fault): &(Duration, Fault)| (*at + fault.lasts() + fault.soon(), *fault);
+        for (end, fault) in plan.iter().map(ends).filter(|(_, fault)| *fault == Fault::NetworkStalled) {
+            let is_away = |(at, other): &(Duration, Fault)| {
+                *other != Fault::ApiServerKilled || *at < end - fault.lasts() - fault.soon() || *at > end
+            };
+            assert!(plan.iter().all(is_away), "the API server is killed while a stall may be explained");
+        }
     }
 }

@@ -36,8 +36,6 @@ pub(super) struct World {
     client: Client,
     env: Env,
     foos: u64,
-    /// How often the Deployment of a name may have been deleted by a user.
-    deletes: Mutex<BTreeMap<String, u64>>,
     /// The uids of all Deployments of a name that a watch has shown.
     uids: Arc<Mutex<BTreeMap<String, BTreeSet<String>>>>,
     pub(super) changes: AtomicU64,
@@ -59,7 +57,6 @@ impl World {
             client: client.clone(),
             env: env.clone(),
             foos,
-            deletes: Mutex::default(),
             uids: Arc::default(),
             changes: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -114,11 +111,7 @@ impl World {
             }
             // Not for others to decide: the controller sets it back.
             80..95 => deployments.patch(&key, &scale).await.map(drop),
-            _ => {
-                // Noted first: the answer may be lost.
-                *self.deletes.lock().entry(name).or_default() += 1;
-                deployments.delete(&key).await
-            }
+            _ => deployments.delete(&key).await,
         }
     }
 
@@ -157,20 +150,16 @@ impl World {
         Ok(problems)
     }
 
-    /// Names whose Deployment was created more often than it was deleted, and once; and the number of all that were created.
+    /// The number of Deployments that were created.
     ///
     /// `logged` are those that the server has logged. A watch may miss what comes and goes quickly; the log, what was written when
     /// the server was killed.
-    pub(super) fn created(&self, logged: &BTreeMap<String, BTreeSet<String>>) -> (Vec<String>, u64) {
+    pub(super) fn created(&self, logged: &BTreeMap<String, BTreeSet<String>>) -> u64 {
         let mut uids = self.uids.lock().clone();
         for (name, more) in logged {
             uids.entry(name.clone()).or_default().extend(more.iter().cloned());
         }
-        let deletes = self.deletes.lock();
-        let allowed = |name: &str| deletes.get(name).copied().unwrap_or_default() + 1;
-        let too_often = uids.iter().filter(|(name, uids)| uids.len() as u64 > allowed(name));
-        let too_often = too_often.map(|(name, _)| name.clone()).collect();
-        (too_often, uids.values().map(|uids| uids.len() as u64).sum())
+        uids.values().map(|uids| uids.len() as u64).sum()
     }
 }
 

@@ -179,6 +179,83 @@ fn an_image_is_made_of_the_whole_workspace_and_nothing_else_and_one_that_is_ther
     assert_eq!(container()["imagePullPolicy"], "IfNotPresent");
 }
 
+/// The shared libraries of the base image, distroless `cc`, on which a program in Rust may rely: the C library and those of GCC.
+const IN_THE_IMAGE: [&str; 9] = [
+    "ld-linux-aarch64.so.1",
+    "ld-linux-x86-64.so.2",
+    "libc.so.6",
+    "libdl.so.2",
+    "libgcc_s.so.1",
+    "libm.so.6",
+    "libpthread.so.0",
+    "librt.so.1",
+    "libstdc++.so.6",
+];
+
+/// The shared libraries that a program of 64-bit, little-endian Linux needs, and its interpreter, by the entries of its dynamic section.
+#[cfg(all(target_os = "linux", target_pointer_width = "64", target_endian = "little"))]
+fn needed(program: &[u8]) -> BTreeSet<String> {
+    let number = |at: usize, bytes: usize| {
+        let bytes = &program[at..at + bytes];
+        usize::try_from(bytes.iter().rev().fold(0_u64, |sum, byte| (sum << 8) | u64::from(*byte))).unwrap()
+    };
+    let text = |at: usize| {
+        let end = at + program[at..].iter().position(|byte| *byte == 0).unwrap();
+        String::from_utf8(program[at..end].to_vec()).unwrap()
+    };
+    assert_eq!(&program[..6], b"\x7fELF\x02\x01");
+    // Kind, place in the file, address and size of each segment.
+    let segments: Vec<[usize; 4]> = (0..number(56, 2))
+        .map(|nth| number(32, 8) + nth * number(54, 2))
+        .map(|at| [number(at, 4), number(at + 8, 8), number(at + 16, 8), number(at + 32, 8)])
+        .collect();
+    let in_file = |address: usize| {
+        let is_inside =
+            |[kind, _, start, size]: &&[usize; 4]| *kind == 1 && (*start..*start + *size).contains(&address);
+        let [_, at, start, _] = segments.iter().find(is_inside).unwrap();
+        at + address - start
+    };
+    let [_, dynamic, _, size] = segments.iter().find(|[kind, ..]| *kind == 2).unwrap();
+    let entries = (*dynamic..dynamic + size).step_by(16).map(|at| (number(at, 8), number(at + 8, 8)));
+    let entries: Vec<_> = entries.take_while(|(tag, _)| *tag != 0).collect();
+    let strings = in_file(entries.iter().find(|(tag, _)| *tag == 5).unwrap().1);
+    let libraries = entries.iter().filter(|(tag, _)| *tag == 1).map(|(_, offset)| text(strings + offset));
+    let interpreter = segments.iter().filter(|[kind, ..]| *kind == 3).map(|[_, at, ..]| text(*at));
+    libraries.chain(interpreter.map(|path| path.rsplit('/').next().unwrap().to_owned())).collect()
+}
+
+#[cfg(all(target_os = "linux", target_pointer_width = "64", target_endian = "little"))]
+#[test]
+fn the_base_image_has_the_libraries_that_the_program_needs() {
+    let needed = needed(&std::fs::read(env!("CARGO_BIN_EXE_sample-controller")).unwrap());
+    assert!(needed.contains("libc.so.6"), "{needed:?}");
+    let missing: Vec<_> = needed.iter().filter(|name| !IN_THE_IMAGE.contains(&name.as_str())).collect();
+    assert!(missing.is_empty(), "the base image lacks {missing:?}");
+}
+
+#[test]
+fn the_image_is_built_by_the_compiler_and_on_the_debian_that_fit() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let file = std::fs::read_to_string(root.join("artifacts/Containerfile")).unwrap();
+    let bases: Vec<_> = file.lines().filter_map(|line| line.strip_prefix("FROM ")).collect();
+    let compiler =
+        bases[0].strip_prefix("docker.io/library/rust:").unwrap().strip_suffix("-slim-trixie AS build");
+    let packages = metadata(&root.join("../.."));
+    let own = packages["packages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|package| package["name"] == "sample-controller");
+    assert_eq!(
+        own.unwrap()["rust_version"].as_str(),
+        compiler,
+        "the oldest compiler that the manifests promise"
+    );
+    // Debian 13 is trixie: a C library is never older than the one that the program was linked with.
+    assert_eq!(bases[1..], ["gcr.io/distroless/cc-debian13:nonroot"]);
+    assert!(file.contains("\nUSER 65532:65532\n"), "the user nonroot");
+}
+
 /// Applies an object, and refuses fields that the server does not know.
 async fn apply(client: &Client, object: &Value) {
     let text = |value: &Value| value.as_str().unwrap().to_owned();

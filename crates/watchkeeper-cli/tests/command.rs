@@ -10,7 +10,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::Secret;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::informer::{Change, on_change};
 use watchkeeper::{ObjectName, SharedInformerFactory};
@@ -389,5 +391,65 @@ fn manifests_and_completions_are_printed_for_other_programs() {
     assert!(!print(&["crd", "--without-status"]).contains("subresources:"));
     for shell in ["bash", "zsh", "fish"] {
         assert!(print(&["completions", shell]).contains("sample-controller"), "{shell}");
+    }
+}
+
+#[tokio::test]
+async fn with_the_log_at_trace_no_token_and_no_data_of_a_secret_is_printed() {
+    let (folder, kubeconfig) = folder();
+    let file = kubeconfig.to_str().unwrap();
+    let log = folder.path().join("log");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_watchkeeper"));
+    command.args(["up", "--kubeconfig-out", file]).env("RUST_LOG", "trace");
+    command.stderr(std::fs::File::create(&log).unwrap());
+    let mut up = Program::run(command);
+    up.until(&["foo", "default/example-foo", "status written"]);
+    let config = std::fs::read_to_string(&kubeconfig).unwrap();
+    let token =
+        config.lines().find_map(|line| line.trim().strip_prefix("token: ")).unwrap().trim_matches('"');
+
+    let client = connect(&kubeconfig).await;
+    let mark = client.env().generator.uuid();
+    let secret = serde_json::json!({
+        "metadata": {"name": "seen-in-the-log", "namespace": "default"},
+        "stringData": {"password": mark},
+    });
+    client.api::<Secret>().create(&serde_json::from_value(secret).unwrap()).await.unwrap();
+    let path = "/api/v1/namespaces/default/serviceaccounts/default/token";
+    let body =
+        serde_json::json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}});
+    let request = http::Request::post(path).header("content-type", "application/json");
+    let request = request.body(body.to_string().into_bytes()).unwrap();
+    let answer: serde_json::Value = client.kube().request(request).await.unwrap();
+    let issued = answer["status"]["token"].as_str().unwrap();
+
+    // Others use both tokens, and read the Secret.
+    let other = folder.path().join("other");
+    std::fs::write(&other, config.replace(token, issued)).unwrap();
+    let mut output = String::new();
+    for config in [&kubeconfig, &other] {
+        let user = connect(config).await;
+        let read = user.api::<Secret>().get(&ObjectName::namespaced("default", "seen-in-the-log")).await;
+        assert_eq!(read.is_ok(), config == &kubeconfig, "{read:?}");
+        for command in ["status", "explain foo example-foo"] {
+            let ran = Command::new(env!("CARGO_BIN_EXE_watchkeeper"))
+                .args(command.split(' ').chain(["--kubeconfig", config.to_str().unwrap()]))
+                .env("RUST_LOG", "trace")
+                .env_remove("KUBECONFIG")
+                .output()
+                .unwrap();
+            output += &String::from_utf8_lossy(&[ran.stdout, ran.stderr].concat());
+        }
+    }
+    up.signal("INT");
+    up.seen.extend(up.lines.by_ref().map(Result::unwrap));
+    output += &up.seen.join("\n");
+    assert!(up.exit().0.success());
+    output += &std::fs::read_to_string(&log).unwrap();
+    assert!(output.contains("TRACE") && output.contains("seen-in-the-log"), "the requests are logged");
+    for (what, text) in [("the token", token), ("an issued token", issued), ("the Secret", &*mark)] {
+        let (text, encoded) = (text.to_owned(), BASE64_STANDARD.encode(text));
+        let leak = output.lines().find(|line| line.contains(&text) || line.contains(&encoded));
+        assert_eq!(leak, None, "{what} is printed");
     }
 }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::ConfigMap;
 use watchkeeper::informer::{Change, on_apply, on_change};
@@ -61,12 +62,18 @@ pub(crate) async fn a_candidate_takes_over_from_one_that_was_killed_or_stopped(p
     assert!(server.exit().await.0.success());
 }
 
-/// Who wrote or held what, in the order of the server's versions.
+/// Who wrote or held what, in the order of the server's versions, and when by the clock of this machine.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Fact {
-    Held(String),
-    Wrote(String),
+    /// The Lease was written, with this holder; nobody, if it was released.
+    Held(String, Timestamp),
+    /// The holder, as it thought, sent a write.
+    Wrote(String, Timestamp),
 }
+
+/// How long the holder of a Lease that another has released may not know it: until its next renewal, which comes every half a second,
+/// on a machine that is busy.
+const UNAWARE: Duration = Duration::from_secs(3);
 
 /// One process that competes, of ours or in Go.
 struct Competitor {
@@ -101,8 +108,10 @@ pub(crate) async fn candidates_of_ours_and_of_go_hand_the_lease_over_and_never_w
             if lease.key() != ObjectName::namespaced("default", "leader") {
                 return;
             }
-            let holder = lease.get().unwrap().spec.clone().unwrap().holder_identity.unwrap_or_default();
-            held.lock().unwrap().insert(lease.version().as_number(), Fact::Held(holder));
+            let spec = lease.get().unwrap().spec.clone().unwrap();
+            let renewed = spec.renew_time.map_or(Timestamp::MIN, |time| time.0);
+            let holder = spec.holder_identity.unwrap_or_default();
+            held.lock().unwrap().insert(lease.version().as_number(), Fact::Held(holder, renewed));
         }))
         .unwrap();
     observer
@@ -110,8 +119,9 @@ pub(crate) async fn candidates_of_ours_and_of_go_hand_the_lease_over_and_never_w
         .informer::<ConfigMap>()
         .add_handler(on_apply(move |map: &Object<ConfigMap>| {
             let data = map.get().unwrap().data.clone().unwrap_or_default();
-            if let Some(writer) = data.get("writer") {
-                wrote.lock().unwrap().insert(map.version().as_number(), Fact::Wrote(writer.clone()));
+            if let (Some(writer), Some(at)) = (data.get("writer"), data.get("at")) {
+                let fact = Fact::Wrote(writer.clone(), at.parse().unwrap());
+                wrote.lock().unwrap().insert(map.version().as_number(), fact);
             }
         }))
         .unwrap();
@@ -122,8 +132,8 @@ pub(crate) async fn candidates_of_ours_and_of_go_hand_the_lease_over_and_never_w
     let holder = || {
         let facts = facts.lock().unwrap();
         facts.values().rev().find_map(|fact: &Fact| match fact {
-            Fact::Held(holder) => Some(holder.clone()),
-            Fact::Wrote(_) => None,
+            Fact::Held(holder, _) => Some(holder.clone()),
+            Fact::Wrote(..) => None,
         })
     };
 
@@ -190,20 +200,60 @@ pub(crate) async fn candidates_of_ours_and_of_go_hand_the_lease_over_and_never_w
 
 /// Every write was stored while its writer held the Lease.
 ///
-/// The `exposed` held it when a candidate in Go woke up, which may release the Lease of another: they learn that at their next
-/// renewal, so they may write until then.
+/// The `exposed` held it when a candidate in Go woke up, which may release the Lease of another: they learn that at their next renewal,
+/// so what they send up to [`UNAWARE`] after the release is excused.
 fn judge(facts: &BTreeMap<Option<u64>, Fact>, exposed: &BTreeSet<String>) {
+    let (writes, changes) = wrong(facts, exposed).unwrap_or_else(|wrong| panic!("{wrong}"));
+    println!("     {writes} writes under {changes} holders of the Lease, each by its holder");
+    assert!(writes > 50 && changes >= hand_overs(), "{facts:#?}");
+}
+
+/// The numbers of writes and of holders; the first write that is wrong, as an error.
+fn wrong(facts: &BTreeMap<Option<u64>, Fact>, exposed: &BTreeSet<String>) -> Result<(usize, usize), String> {
     let (mut leader, mut writes, mut changes) = (None, 0, 0);
+    // When the Lease of an exposed holder was released.
+    let mut released = BTreeMap::new();
     for (version, fact) in facts {
         match fact {
-            Fact::Held(holder) => changes += usize::from(leader.replace(holder) != Some(holder)),
-            Fact::Wrote(writer) => {
+            Fact::Held(holder, at) => {
+                let before = leader.replace(holder);
+                changes += usize::from(before != Some(holder));
+                if let Some(before) = before.filter(|before| holder.is_empty() && exposed.contains(*before)) {
+                    released.insert(before, *at);
+                }
+            }
+            Fact::Wrote(writer, at) => {
                 writes += 1;
-                let is_own = leader == Some(writer) || exposed.contains(writer);
-                assert!(is_own, "at version {version:?} {writer} wrote, and {leader:?} held the Lease");
+                let is_excused = released.get(writer).is_some_and(|released| {
+                    at.duration_since(*released) <= SignedDuration::try_from(UNAWARE).unwrap()
+                });
+                if leader != Some(writer) && !is_excused {
+                    let at = format!("version {version:?}, {at}");
+                    return Err(format!("at {at}, {writer} wrote, and {leader:?} held the Lease"));
+                }
             }
         }
     }
-    println!("     {writes} writes under {changes} holders of the Lease, each by its holder");
-    assert!(writes > 50 && changes >= hand_overs(), "{facts:#?}");
+    Ok((writes, changes))
+}
+
+/// The judge itself is tried: a write is excused only of who was exposed, and only shortly after the release.
+pub(crate) async fn a_write_of_who_does_not_hold_the_lease_is_found(_: &PeerPrograms) {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let story = |second, exposed: &[&str]| {
+        let facts = [
+            Fact::Held("a".to_owned(), at(1)),
+            Fact::Wrote("a".to_owned(), at(2)),
+            Fact::Held(String::new(), at(3)),
+            Fact::Held("b".to_owned(), at(3)),
+            Fact::Wrote("b".to_owned(), at(4)),
+            Fact::Wrote("a".to_owned(), at(second)),
+        ];
+        let facts = facts.into_iter().enumerate();
+        let facts = facts.map(|(version, fact)| (Some(version as u64), fact)).collect();
+        wrong(&facts, &exposed.iter().map(|name| (*name).to_owned()).collect())
+    };
+    assert_eq!(story(5, &["a"]), Ok((3, 3)));
+    assert!(story(5, &[]).is_err() && story(5, &["b"]).is_err(), "it was not exposed");
+    assert!(story(7, &["a"]).is_err(), "it has had the time to learn of the release");
 }

@@ -109,6 +109,7 @@ async fn main() -> ExitCode {
             println!("test {} ... {word} ({:.1} s)", stringify!($name), took.as_secs_f64());
         })*};
     }
+    check! { election::a_write_of_who_does_not_hold_the_lease_is_found }
     if peers.is_some() {
         check! {
             foos::the_sample_controller_of_go_serves_foos

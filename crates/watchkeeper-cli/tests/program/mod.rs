@@ -31,13 +31,17 @@ impl Program {
     }
 
     pub(crate) fn spawn(mut command: Command) -> Self {
+        command.env_remove("RUST_LOG").stderr(Stdio::piped());
+        Self::run(command)
+    }
+
+    /// With the log level and the standard error of `command`.
+    pub(crate) fn run(mut command: Command) -> Self {
         let mut child = command
             .env_remove("KUBECONFIG")
             .env_remove("KUBERNETES_SERVICE_HOST")
-            .env_remove("RUST_LOG")
             .env_remove("CLICOLOR_FORCE")
             .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -86,7 +90,9 @@ impl Program {
 
     pub(crate) fn errors(&mut self) -> String {
         let mut text = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        if let Some(mut errors) = self.child.stderr.take() {
+            errors.read_to_string(&mut text).unwrap();
+        }
         text
     }
 }

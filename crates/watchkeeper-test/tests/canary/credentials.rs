@@ -1,7 +1,7 @@
 //! Marked credentials of every kind: refused, unusable, and in files that cannot be read.
 
 use std::fmt::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
@@ -14,8 +14,14 @@ use crate::marks::{CLIENT_SECRET, EXEC, ID_TOKEN, KEY, PASSWORD, REFRESH, REFUSE
 use crate::operator::server;
 use crate::show;
 
-/// Users of a kubeconfig, as YAML, by name. `FOLDER` is where files are.
-pub(crate) fn users() -> Vec<(&'static str, String)> {
+/// The folder of a client certificate and its key, whose marks the parent knows.
+pub(crate) fn pair() -> PathBuf {
+    std::env::var_os(crate::PAIR).unwrap().into()
+}
+
+/// Users of a kubeconfig, as YAML, by name. `FOLDER` is where files are; `pair` has a client certificate and its key.
+pub(crate) fn users(pair: &Path) -> Vec<(&'static str, String)> {
+    let issued = |name: &str| encoded(&std::fs::read_to_string(pair.join(name)).unwrap_or_default());
     let exec = |script: String| {
         let script = script.replace('"', "\\\"");
         format!(
@@ -29,8 +35,7 @@ pub(crate) fn users() -> Vec<(&'static str, String)> {
         let head = r#""apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential""#;
         format!("echo '{{{head}, \"status\": {{{status}}}}}'")
     };
-    let pair = rcgen::generate_simple_self_signed(["k".to_owned()]).unwrap();
-    let certificate = encoded(&pair.cert.pem());
+    let certificate = issued("client.crt");
     vec![
         ("with a token that is refused", format!("token: {REFUSED}")),
         ("with a token that no header may hold", format!("token: \"{REFUSED}\\n\"")),
@@ -39,6 +44,18 @@ pub(crate) fn users() -> Vec<(&'static str, String)> {
         ("with a token file that does not exist", format!("{{tokenFile: FOLDER/none, token: {REFUSED}}}")),
         ("with a password", format!("{{username: u, password: {PASSWORD}}}")),
         ("with a token and a password", format!("{{token: {REFUSED}, username: u, password: {PASSWORD}}}")),
+        (
+            "with a certificate and its key",
+            format!("{{client-certificate-data: {certificate}, client-key-data: {}}}", issued("client.key")),
+        ),
+        (
+            "with files of a certificate and its key",
+            format!("{{client-certificate: {0}/client.crt, client-key: {0}/client.key}}", pair.display()),
+        ),
+        (
+            "with a plugin that prints a certificate and its key",
+            exec(format!("cat {}/printed", pair.display())),
+        ),
         (
             "with a key that is none",
             format!("{{client-certificate-data: {certificate}, client-key-data: {}}}", encoded(KEY)),
@@ -146,15 +163,15 @@ async fn watch(client: &Client) {
 pub(crate) async fn run() {
     let (env, folder) = (Env::system(), tempfile::tempdir().unwrap());
     let (_server, listening, _) = server(&env, folder.path()).await;
-    let pair = rcgen::generate_simple_self_signed(["k".to_owned()]).unwrap();
+    let pair = pair();
     std::fs::write(folder.path().join("refused"), REFUSED).unwrap();
-    std::fs::write(folder.path().join("crt"), pair.cert.pem()).unwrap();
+    std::fs::copy(pair.join("client.crt"), folder.path().join("crt")).unwrap();
     std::fs::write(folder.path().join("key"), KEY).unwrap();
     let config = listening.kubeconfig();
     let authority = config.lines().find(|line| line.contains("certificate-authority-data")).unwrap().trim();
     let cluster = format!("{{server: '{}', {authority}}}", listening.url());
     let place = folder.path().display().to_string();
-    for (name, user) in users() {
+    for (name, user) in users(&pair) {
         let user = user.replace("FOLDER", &place);
         use_file(&format!("user {name}"), folder.path(), &kubeconfig(&cluster, &user)).await;
     }

@@ -11,6 +11,7 @@ mod marks;
 mod operator;
 
 use std::error::Error;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use watchkeeper::process::LogArgs;
@@ -19,14 +20,31 @@ use watchkeeper::report::WithCauses;
 /// Set for the child, to what it does.
 const ROLE: &str = "WATCHKEEPER_CANARY";
 
+/// Set for the child, to a folder with a client certificate and its key.
+const PAIR: &str = "WATCHKEEPER_CANARY_PAIR";
+
 /// Logged by the child, to show that its output is seen.
 const CONTROL: &str = "this line is seen";
 
-/// Runs a child that does `role`, and returns its output.
-fn output_of(role: &str) -> String {
+/// Runs a child that does `role`, and returns its output and the lines of it with a mark.
+fn output_of(role: &str) -> (String, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let pair = rcgen::generate_simple_self_signed(["canary".to_owned()]).unwrap();
+    let (certificate, key) = (pair.cert.pem(), pair.signing_key.serialize_pem());
+    let printed = serde_json::json!({
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "kind": "ExecCredential",
+        "status": {"clientCertificateData": certificate, "clientKeyData": key},
+    });
+    for (file, text) in
+        [("client.crt", &certificate), ("client.key", &key), ("printed", &printed.to_string())]
+    {
+        std::fs::write(folder.path().join(file), text).unwrap();
+    }
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "child", "--nocapture"])
         .env(ROLE, role)
+        .env(PAIR, folder.path())
         .env("RUST_LOG", "trace")
         .env("RUST_BACKTRACE", "1")
         .env_remove("KUBECONFIG")
@@ -37,18 +55,19 @@ fn output_of(role: &str) -> String {
     output.extend_from_slice(&child.stderr);
     let output = String::from_utf8_lossy(&output).into_owned();
     assert!(child.status.success(), "{output}");
-    output
+    let own = marks::of_key(&key, &pair.signing_key.serialize_der());
+    let leaks = output.lines().filter_map(|line| marks::leak_of(line, &own)).collect();
+    (output, leaks)
 }
 
 /// Checks the output of a child that does `role`, and that it got as far as each of `steps`.
 #[track_caller]
 fn assert_silent(role: &str, steps: &[&str]) {
-    let output = output_of(role);
+    let (output, leaks) = output_of(role);
     assert!(output.contains(CONTROL) && output.contains("TRACE"), "nothing is logged:\n{output}");
     for step in steps {
         assert!(output.contains(step), "{step:?} is not in\n{output}");
     }
-    let leaks: Vec<String> = output.lines().filter_map(marks::leak).collect();
     assert!(leaks.is_empty(), "{} lines have secrets:\n{}", leaks.len(), leaks.join("\n"));
 }
 
@@ -73,6 +92,11 @@ fn child() {
             "informers" => informers::run().await,
             "credentials" => credentials::run().await,
             "leak" => tracing::trace!("a leak: {}", marks::encoded(marks::SECRET)),
+            "leak of a key" => {
+                let key = std::fs::read_to_string(credentials::pair().join("client.key")).unwrap();
+                tracing::trace!("a leak: {}", marks::encoded(&key));
+                key.lines().for_each(|line| tracing::trace!("another: {line}"));
+            }
             other => panic!("{other}"),
         }
     });
@@ -85,8 +109,11 @@ fn show(what: &str, error: &(dyn Error + 'static)) {
 
 #[test]
 fn a_leak_is_found() {
-    let leaks: Vec<String> = output_of("leak").lines().filter_map(marks::leak).collect();
+    let (_, leaks) = output_of("leak");
     assert_eq!(leaks.len(), 1, "{leaks:?}");
+    let (_, leaks) = output_of("leak of a key");
+    // All in one line, and each line between those that begin and end it.
+    assert!(leaks.len() > 3, "{leaks:?}");
 }
 
 #[test]
@@ -112,7 +139,8 @@ fn informers_keep_what_they_cannot_read() {
 
 #[test]
 fn credentials_are_kept() {
-    let steps: Vec<String> = credentials::users().iter().map(|(name, _)| format!("user {name}: ")).collect();
+    let users = credentials::users(Path::new(""));
+    let steps: Vec<String> = users.iter().map(|(name, _)| format!("user {name}: ")).collect();
     let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
     assert_silent("credentials", &steps);
 }

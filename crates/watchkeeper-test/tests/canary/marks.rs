@@ -43,9 +43,23 @@ pub(crate) fn encoded(mark: &str) -> String {
     BASE64_STANDARD.encode(mark)
 }
 
+/// The marks of a private key that was made for this run: each line of its PEM body, and its bytes.
+pub(crate) fn of_key(pem: &str, der: &[u8]) -> Vec<String> {
+    // The last line may be too short to be a mark.
+    let body = pem.lines().filter(|line| !line.starts_with("-----") && line.len() > 20).map(str::to_owned);
+    let bytes = der[der.len() - 24..].iter().map(u8::to_string).collect::<Vec<_>>().join(", ");
+    body.chain([bytes]).collect()
+}
+
 /// Returns the line with its mark in front, if it has one: as it is, or within something in base64.
 pub(crate) fn leak(line: &str) -> Option<String> {
-    let found = ALL.into_iter().find(|mark| forms(mark).iter().any(|form| line.contains(form)))?;
+    leak_of(line, &[])
+}
+
+/// As [`leak`], with more marks.
+pub(crate) fn leak_of(line: &str, more: &[String]) -> Option<String> {
+    let mut marks = ALL.into_iter().chain(more.iter().map(String::as_str));
+    let found = marks.find(|mark| forms(mark).iter().any(|form| line.contains(form)))?;
     let line: String = line.chars().take(2000).collect();
     Some(format!("[{found}] {line}"))
 }

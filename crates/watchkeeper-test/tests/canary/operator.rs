@@ -97,7 +97,7 @@ async fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap()
 }
 
-async fn page(address: SocketAddr, path: &str) {
+async fn page(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {SCRAPER}\r\n\r\n"
@@ -106,7 +106,32 @@ async fn page(address: SocketAddr, path: &str) {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).await.unwrap();
     println!("page {path}: {answer}");
+    answer
 }
+
+/// What the admin server has, of the controller `configmap` and of all else.
+const PAGES: [&str; 20] = [
+    "/",
+    "/metrics",
+    "/readyz?verbose",
+    "/healthz?verbose",
+    "/readyz/caches",
+    "/readyz/reads",
+    "/debug/controllers",
+    "/debug/controllers/configmap/keys",
+    "/debug/explain?kind=configmap&key=default/good",
+    "/debug/explain?kind=configmap&key=default/refused",
+    "/debug/explain?kind=secret&key=default/good",
+    "/debug/informers",
+    "/controllers/configmap",
+    "/informers",
+    "/explain?kind=configmap&key=default/good",
+    "/explain?kind=configmap&key=default/immutable",
+    "/explain?kind=configmap&key=default/large",
+    "/explain?kind=configmap&key=default/panics",
+    "/explain?kind=configmap&key=default/stale",
+    "/explain?kind=secret&key=default/good",
+];
 
 /// Sends a token in plain text to where TLS is spoken.
 async fn mistaken_scrape(client: &Client) {
@@ -163,8 +188,9 @@ pub(crate) async fn run() {
         println!("explained: {:?}", handle.explain("configmap", &key));
     }
     println!("{:?} {:?} {:?}", handle.caches(), handle.figures(), lister.indexer().snapshot());
-    for path in ["/metrics", "/readyz?verbose", "/healthz?verbose", "/readyz/caches", "/readyz/reads", "/"] {
-        page(address, path).await;
+    for path in PAGES {
+        let answer = page(address, path).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
     }
     mistaken_scrape(&client).await;
     review(&client).await;

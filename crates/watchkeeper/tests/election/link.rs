@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::Env;
-use watchkeeper::clock::{Clock, Generator, Instant};
+use watchkeeper::clock::{Clock, Generator, Instant, Pauses};
 
 use crate::server::{AnswerBody, Server};
 
@@ -74,7 +74,8 @@ struct State {
     has_no_watches: bool,
     requests: u32,
     lease_reads: u32,
-    planned: Option<Planned>,
+    /// The fault that is to come, and the machine that it happens to.
+    planned: Option<(Fault, Machine)>,
 }
 
 /// What goes wrong at the nth request of a replica.
@@ -91,6 +92,8 @@ pub(crate) enum What {
     /// It is suspended: requests about the Lease leave when it goes on, others have just left. No client can take back a write
     /// between its last look at the clock and the socket.
     Freeze(Duration),
+    /// Its process is stopped, as by SIGSTOP: its clock goes on, and its timers fire when it goes on. Requests leave as in a suspend.
+    Stop(Duration),
     /// The server cannot be reached, from this request on.
     Cut(Duration),
 }
@@ -99,16 +102,18 @@ impl What {
     pub(crate) fn lasts(self) -> Duration {
         match self {
             Self::Crash { .. } => Duration::ZERO,
-            Self::Freeze(time) | Self::Cut(time) => time,
+            Self::Freeze(time) | Self::Stop(time) | Self::Cut(time) => time,
         }
     }
 }
 
-/// The fault that is to come, and the clock of the replica with its rate.
-struct Planned {
-    fault: Fault,
-    clock: Clock,
-    rate: f64,
+/// The time of one life of a replica.
+#[derive(Clone, Debug)]
+pub(crate) struct Machine {
+    pub(crate) clock: Clock,
+    pub(crate) rate: f64,
+    /// When its process is stopped.
+    pub(crate) pauses: Pauses,
 }
 
 impl Link {
@@ -118,9 +123,9 @@ impl Link {
         Self { cluster: cluster.clone(), replica, generator, state, dead: CancellationToken::new() }
     }
 
-    /// Lets a fault happen to the replica with that clock.
-    pub(crate) fn plan(&self, fault: Fault, clock: &Clock, rate: f64) {
-        self.state.lock().planned = Some(Planned { fault, clock: clock.clone(), rate });
+    /// Lets a fault happen to the replica, which runs on that machine.
+    pub(crate) fn plan(&self, fault: Fault, machine: &Machine) {
+        self.state.lock().planned = Some((fault, machine.clone()));
     }
 
     /// Delays the events of all watches but those of the Lease.
@@ -152,11 +157,18 @@ impl Link {
         self.state.lock().requests
     }
 
-    /// Nothing passes for `time`: the machine is suspended, with `clock`.
-    pub(crate) fn freeze(&self, time: Duration, clock: &Clock, rate: f64) {
+    /// Nothing passes for `time`: the machine is suspended.
+    pub(crate) fn freeze(&self, time: Duration, machine: &Machine) {
         self.state.lock().frozen_until = Some(self.cluster.clock.now() + time);
         // The monotonic clock stands still, and so do all timers.
-        clock.suspend(time.mul_f64(rate));
+        machine.clock.suspend(time.mul_f64(machine.rate));
+    }
+
+    /// Nothing passes for `time`: the process is stopped, and no timer wakes it.
+    pub(crate) fn stop(&self, time: Duration, machine: &Machine) {
+        let until = self.cluster.clock.now() + time;
+        self.state.lock().frozen_until = Some(until);
+        machine.pauses.pause_until(until);
     }
 
     /// The server cannot be reached for `time`.
@@ -204,12 +216,13 @@ impl Link {
         let mut state = self.state.lock();
         state.requests += 1;
         let requests = state.requests;
-        let Planned { fault, clock, rate } = state.planned.take_if(|planned| planned.fault.at == requests)?;
+        let (fault, machine) = state.planned.take_if(|(fault, _)| fault.at == requests)?;
         drop(state);
         match fault.what {
             What::Crash { after: false } => self.dead.cancel(),
             What::Crash { after: true } => {}
-            What::Freeze(time) => self.freeze(time, &clock, rate),
+            What::Freeze(time) => self.freeze(time, &machine),
+            What::Stop(time) => self.stop(time, &machine),
             What::Cut(time) => self.cut(time),
         }
         Some(fault.what)

@@ -1,4 +1,4 @@
-//! Leader elections with clocks that differ, suspends, cuts and crashes: no replica writes while another leads.
+//! Leader elections with clocks that differ, suspends, stops, cuts and crashes: no replica writes while another leads.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod link;
@@ -94,6 +94,11 @@ fn a_crash_at_any_request_leaves_nothing_but_a_wait_for_the_lease() {
 #[test]
 fn a_suspend_at_any_request_leaves_nothing_but_a_wait_for_the_lease() {
     hold_at_every_request(TIMES.map(|time| What::Freeze(Duration::from_secs(time))));
+}
+
+#[test]
+fn a_stop_at_any_request_leaves_nothing_but_a_wait_for_the_lease() {
+    hold_at_every_request(TIMES.map(|time| What::Stop(Duration::from_secs(time))));
 }
 
 #[test]

@@ -8,11 +8,11 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use parking_lot::Mutex;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use watchkeeper::clock::{Clock, Generator, Instant};
+use watchkeeper::clock::{Clock, Generator, Instant, Pauses};
 use watchkeeper::leader::LeaderElection;
 use watchkeeper::{Client, Env};
 
-use crate::link::{Cluster, Fault, Link, Write};
+use crate::link::{Cluster, Fault, Link, Machine, Write};
 
 /// What may happen.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +42,7 @@ struct Replica {
     number: usize,
     rate: f64,
     offset: i64,
-    now: Mutex<Option<(Link, Clock)>>,
+    now: Mutex<Option<(Link, Machine)>>,
     stop: Mutex<CancellationToken>,
 }
 
@@ -107,12 +107,13 @@ async fn inflict(replicas: &[Arc<Replica>], env: &Env, weather: Weather) -> Inst
         env.clock.sleep(Duration::from_secs(20).mul_f64(generator.unit())).await;
         let replica = &replicas[generator.below(replicas.len() as u64) as usize];
         let time = Duration::from_secs(40).mul_f64(generator.unit());
-        let Some((link, clock)) = replica.now.lock().clone() else { continue };
-        match generator.below(5) {
-            0 => link.freeze(time, &clock, replica.rate),
-            1 => link.cut(time),
-            2 => link.cut_lease(time),
-            3 => link.dead.cancel(),
+        let Some((link, machine)) = replica.now.lock().clone() else { continue };
+        match generator.below(6) {
+            0 => link.freeze(time, &machine),
+            1 => link.stop(time, &machine),
+            2 => link.cut(time),
+            3 => link.cut_lease(time),
+            4 => link.dead.cancel(),
             _ => replica.stop.lock().cancel(),
         }
         calm = calm.max(env.clock.now() + time);
@@ -137,14 +138,16 @@ async fn lives(
         life += 1;
         let generator = env.generator.fork(&format!("replica {} life {life}", replica.number));
         let anchor = jiff::Timestamp::from_second(NEW_YEAR + replica.offset).unwrap();
-        let clock = Clock::virtual_with_rate(anchor, replica.rate);
+        let (rate, pauses) = (replica.rate, Pauses::default());
+        let clock = Clock::virtual_with_rate(anchor, rate).pausable(&pauses);
         let own = Env::new(clock.clone(), generator.clone());
+        let machine = Machine { clock, rate, pauses };
         let link = Link::new(cluster, replica.number, generator.fork("link"), weather.delay);
         if let Some(fault) = fault.filter(|_| replica.number == 0 && life == 1) {
-            link.plan(fault, &clock, replica.rate);
+            link.plan(fault, &machine);
         }
         let stop = CancellationToken::new();
-        *replica.now.lock() = Some((link.clone(), clock));
+        *replica.now.lock() = Some((link.clone(), machine));
         *replica.stop.lock() = stop.clone();
         let (client, identity) =
             (Client::from_kube(link.client(), &own), format!("{}_{life}", replica.number));

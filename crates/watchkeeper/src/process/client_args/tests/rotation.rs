@@ -1,8 +1,10 @@
 //! Credentials that change while a client runs, on real sockets with TLS.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
+use k8s_openapi::api::core::v1::ConfigMap;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use rustls::crypto::ring;
 use rustls::pki_types::PrivatePkcs8KeyDer;
@@ -10,10 +12,17 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
+use crate::SharedInformer;
+use crate::informer::on_apply;
+use crate::object::Object;
+use crate::source::{ApiSource, Scope};
 
 /// An authority, with a certificate that it has issued for 127.0.0.1.
 struct Issued {
@@ -62,6 +71,17 @@ async fn answer(server: &TcpListener, tls: &TlsAcceptor, code: u16, body: &str) 
     stream.write_all(answer.as_bytes()).await.unwrap();
     stream.shutdown().await.ok();
     Some(head)
+}
+
+/// Accepts a watch on the next connection, and sends one event; returns the head of the request and the open connection.
+async fn open_watch(server: &TcpListener, tls: &TlsAcceptor, event: &str) -> (String, TlsStream<TcpStream>) {
+    let (stream, _) = server.accept().await.unwrap();
+    let mut stream = tls.accept(stream).await.unwrap();
+    let head = head(&mut stream).await;
+    let answer = format!("HTTP/1.1 200 x\r\nconnection: close\r\n\r\n{event}\n");
+    stream.write_all(answer.as_bytes()).await.unwrap();
+    stream.flush().await.unwrap();
+    (head, stream)
 }
 
 async fn ask(client: &Client) -> Result<String, kube_client::Error> {
@@ -157,6 +177,78 @@ async fn a_program_gives_a_new_token_after_a_refusal_and_a_new_certificate_after
     let (asked, ()) = tokio::join!(ask(&client), serve);
     assert_eq!(asked.unwrap(), "again");
     assert_eq!(client.credentials().unwrap().reloads, 2);
+}
+
+#[tokio::test]
+async fn a_token_file_is_read_again_after_a_refusal() {
+    let (mut machine, server) = (Machine::new(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let own = issue();
+    machine.write("ca", &own.authority.pem());
+    machine.write("token", "one");
+    let client = client(&mut machine, &server, "certificate-authority: ca", "tokenFile: token").await;
+    let tls = tls(&own, None).await;
+    let serve = async {
+        machine.write("token", "two");
+        let refused = answer(&server, &tls, 401, "").await.unwrap();
+        assert!(refused.contains("authorization: bearer one\r\n"), "{refused}");
+        let accepted = answer(&server, &tls, 200, "hi").await.unwrap();
+        assert!(accepted.contains("authorization: bearer two\r\n"), "{accepted}");
+    };
+    let (asked, ()) = tokio::join!(ask(&client), serve);
+    assert_eq!(asked.unwrap(), "hi");
+    assert_eq!(client.credentials().unwrap().reloads, 1);
+}
+
+#[tokio::test]
+async fn a_running_watch_moves_to_the_new_token_of_a_program_before_the_old_one_expires() {
+    let (mut machine, server) = (Machine::new(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let own = issue();
+    // The clock of the client starts with the year.
+    let print = |machine: &Machine, token: &str, expires: &str| {
+        let status = json!({"token": token, "expirationTimestamp": expires});
+        let version = "client.authentication.k8s.io/v1";
+        let answer = json!({"apiVersion": version, "kind": "ExecCredential", "status": status});
+        machine.write("answer", &answer.to_string())
+    };
+    machine.write("ca", &own.authority.pem());
+    let file = print(&machine, "one", "2026-01-01T00:00:20Z");
+    let user = format!("exec: {{command: cat, args: ['{}'], interactiveMode: Never}}", file.display());
+    let client = client(&mut machine, &server, "certificate-authority: ca", &user).await;
+    let source = ApiSource::new::<ConfigMap>(&client, &(), &Scope::Cluster);
+    let informer = SharedInformer::<ConfigMap>::builder(source, client.env()).build();
+    let (applied, mut versions) = mpsc::unbounded_channel();
+    let note = on_apply(move |map: &Object<ConfigMap>| applied.send(map.version().as_number()).unwrap());
+    informer.add_handler(note).unwrap();
+    let (running, stop) = (informer.clone(), CancellationToken::new());
+    let token = stop.clone();
+    let run = tokio::spawn(async move { running.run(token).await });
+
+    let tls = tls(&own, None).await;
+    let map = |kind: &str, version: &str| {
+        let metadata = json!({"name": "a", "namespace": "ns", "resourceVersion": version});
+        json!({"type": kind, "object": {"metadata": metadata}}).to_string()
+    };
+    let streamed =
+        answer(&server, &tls, 422, r#"{"kind": "Status", "reason": "Invalid", "code": 422}"#).await;
+    assert!(streamed.unwrap().contains("sendinitialevents=true"));
+    let listed = answer(&server, &tls, 200, r#"{"metadata": {"resourceVersion": "5"}, "items": []}"#).await;
+    assert!(listed.unwrap().contains("authorization: bearer one\r\n"));
+    let (first, _open) = open_watch(&server, &tls, &map("ADDED", "7")).await;
+    assert!(first.contains("resourceversion=5&") && first.contains("bearer one\r\n"), "{first}");
+    assert_eq!(versions.recv().await, Some(Some(7)));
+
+    print(&machine, "two", "2026-01-01T01:00:00Z");
+    // Not yet expired, but due: a fifth of its life before.
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(17)).await;
+    tokio::time::resume();
+    let (second, _open) = open_watch(&server, &tls, &map("MODIFIED", "9")).await;
+    assert!(second.contains("resourceversion=7&") && second.contains("bearer two\r\n"), "{second}");
+    assert_eq!(versions.recv().await, Some(Some(9)));
+    let health = informer.health();
+    assert_eq!((health.lists, health.degraded), (1, None));
+    stop.cancel();
+    run.await.unwrap();
 }
 
 #[tokio::test]

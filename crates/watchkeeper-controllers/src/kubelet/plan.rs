@@ -155,10 +155,11 @@ impl Turn<'_> {
             return;
         }
         let containers = self.spec.init_containers.iter().flatten();
-        let container = containers.into_iter().find(|container| container.name == status.name);
-        let is_sidecar = container.is_some_and(|it| it.restart_policy.as_deref() == Some("Always"));
-        self.begin(status);
-        if !is_sidecar {
+        let Some(container) = containers.into_iter().find(|container| container.name == status.name) else {
+            return;
+        };
+        self.begin(container, status);
+        if container.restart_policy.as_deref() != Some("Always") {
             self.end(status, 0);
         }
         status.ready = true;
@@ -175,7 +176,7 @@ impl Turn<'_> {
             let ended = last.and_then(|last| last.finished_at.clone()).unwrap_or(self.at.clone());
             if self.is_due(&ended, backoff(status.restart_count)) {
                 status.restart_count += 1;
-                self.begin(status);
+                self.begin(container, status);
             }
             return;
         }
@@ -186,7 +187,7 @@ impl Turn<'_> {
         if self.is_due(&seen, self.script.start) {
             let message = format!("Container image \"{}\" already present on machine", status.image);
             self.events.push((EventType::Normal, "Pulled", message));
-            self.begin(status);
+            self.begin(container, status);
         }
     }
 
@@ -208,14 +209,14 @@ impl Turn<'_> {
         if let Some(Exit { after, code }) = self.script.exit(container)
             && self.is_due(&since, after)
         {
-            return self.exit(status, code);
+            return self.exit(container, status, code);
         }
-        let ready = self.script.ready;
+        let ready = self.script.ready(container);
         status.ready = status.ready || ready.is_some_and(|delay| self.is_due(&since, delay));
     }
 
     /// A container has exited: it ends, or is started again, at first at once and then after a delay.
-    fn exit(&mut self, status: &mut ContainerStatus, code: i32) {
+    fn exit(&mut self, container: &Container, status: &mut ContainerStatus, code: i32) {
         self.end(status, code);
         let restarts = match self.spec.restart_policy.as_deref() {
             Some("Never") => false,
@@ -228,7 +229,7 @@ impl Turn<'_> {
         status.last_state = status.state.take();
         if status.restart_count == 0 {
             status.restart_count = 1;
-            return self.begin(status);
+            return self.begin(container, status);
         }
         let delay = backoff(status.restart_count).as_secs();
         let pod = self.pod.metadata.name.as_deref().unwrap_or_default();
@@ -243,7 +244,7 @@ impl Turn<'_> {
         self.is_due(&self.at.clone(), backoff(status.restart_count));
     }
 
-    fn begin(&mut self, status: &mut ContainerStatus) {
+    fn begin(&mut self, container: &Container, status: &mut ContainerStatus) {
         self.events.push((EventType::Normal, "Created", "Container created".to_owned()));
         self.events.push((EventType::Normal, "Started", "Container started".to_owned()));
         let running = ContainerStateRunning { started_at: Some(self.at.clone()) };
@@ -252,7 +253,8 @@ impl Turn<'_> {
         status.image_id = status.image.clone();
         let uid = self.pod.metadata.uid.as_deref().unwrap_or_default();
         status.container_id = Some(format!("fake://{uid}/{}/{}", status.name, status.restart_count));
-        status.ready = self.script.ready.is_some_and(|delay| self.is_due(&self.at.clone(), delay));
+        let ready = self.script.ready(container);
+        status.ready = ready.is_some_and(|delay| self.is_due(&self.at.clone(), delay));
     }
 
     fn end(&mut self, status: &mut ContainerStatus, code: i32) {

@@ -325,7 +325,8 @@ impl Turn<'_> {
         false
     }
 
-    fn finish(self) -> Decision {
+    fn finish(mut self) -> Decision {
+        conditions::observe(&mut self.status, self.pod.metadata.generation);
         let is_new = self.pod.status.as_ref() != Some(&self.status);
         Decision {
             status: is_new.then_some(self.status),

@@ -151,13 +151,13 @@ impl Turn<'_> {
     /// Init containers end at once; sidecars run.
     fn initialize(&mut self, status: &mut ContainerStatus) {
         let is_new = status.state.as_ref().is_some_and(|state| state.waiting.is_some());
-        if !is_new || self.script.image_pull_error.is_some() {
-            return;
-        }
         let containers = self.spec.init_containers.iter().flatten();
         let Some(container) = containers.into_iter().find(|container| container.name == status.name) else {
             return;
         };
+        if !is_new || self.script.pull_error(container).is_some() {
+            return;
+        }
         self.begin(container, status);
         if container.restart_policy.as_deref() != Some("Always") {
             self.end(status, 0);
@@ -180,7 +180,9 @@ impl Turn<'_> {
             }
             return;
         }
-        if let Some(error) = self.script.image_pull_error.clone() {
+        // The image of a Pod can change.
+        status.image = container.image.clone().unwrap_or_default();
+        if let Some(error) = self.script.pull_error(container) {
             return self.fail_pull(status, &reason, &error);
         }
         let seen = self.status.start_time.clone().unwrap_or(self.at.clone());

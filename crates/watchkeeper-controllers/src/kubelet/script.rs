@@ -23,7 +23,7 @@ pub(super) struct Script {
     pub(super) start: Duration,
     ready: Ready,
     pub(super) stop: Duration,
-    pub(super) image_pull_error: Option<String>,
+    image_pull_error: Option<String>,
     exit: Option<Exit>,
     pub(super) is_job: bool,
 }
@@ -75,6 +75,13 @@ impl Script {
         self.exit.or_else(|| command(container)).or(by_default)
     }
 
+    /// Why the image of a container cannot be pulled: as the annotation says, else because no registry has it.
+    pub(super) fn pull_error(&self, container: &Container) -> Option<String> {
+        let image = container.image.as_deref().unwrap_or_default();
+        let missing = || is_missing(image).then(|| format!("{image}: not found"));
+        self.image_pull_error.clone().or_else(missing)
+    }
+
     /// How long a container takes to become ready after its start: as the annotation says, else the initial delay of its readiness
     /// probe. None for never.
     pub(super) fn ready(&self, container: &Container) -> Option<Duration> {
@@ -88,6 +95,14 @@ impl Script {
             }
         }
     }
+}
+
+/// Whether no registry has an image: one with the tag `404`, or of a registry `localhost` or `invalid`.
+fn is_missing(image: &str) -> bool {
+    let (registry, _) = image.split_once('/').unwrap_or_default();
+    let name = image.rsplit('/').next().unwrap_or_default();
+    let tag = name.split('@').next().and_then(|name| name.split_once(':')).map(|(_, tag)| tag);
+    tag == Some("404") || registry == "localhost" || registry.split('.').next() == Some("invalid")
 }
 
 /// Whether a container waits for ever: its command is `pause`, or it has none and its image is called so.
@@ -187,6 +202,21 @@ mod tests {
         let pod: Pod =
             serde_json::from_value(json!({"metadata": {"annotations": {READY_DELAY: "1s"}}})).unwrap();
         assert_eq!(Script::of(&pod).ready(&probed), Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn images_that_no_registry_has_cannot_be_pulled() {
+        let error = |image: &str| {
+            let container = json!({"name": "a", "image": image});
+            Script::of(&Pod::default()).pull_error(&serde_json::from_value(container).unwrap())
+        };
+        assert_eq!(error("web:404").as_deref(), Some("web:404: not found"));
+        for missing in ["localhost/none", "invalid.example.com/a/b:1", "example.com:5000/web:404"] {
+            assert!(error(missing).is_some(), "{missing}");
+        }
+        for there in ["nginx", "nginx:1.27", "example.com:404/web", "web@sha256:404"] {
+            assert_eq!(error(there), None, "{there}");
+        }
     }
 
     #[test]

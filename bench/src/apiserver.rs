@@ -2,7 +2,7 @@
 
 mod fanout;
 mod http;
-mod process;
+pub(crate) mod process;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};

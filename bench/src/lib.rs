@@ -4,6 +4,7 @@
 pub mod apiserver;
 pub mod behind;
 mod child;
+pub mod cluster;
 pub mod controller;
 pub mod foos;
 #[cfg(feature = "http2")]

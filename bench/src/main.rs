@@ -2,6 +2,7 @@
 
 use bench::apiserver::{self, ApiserverArgs};
 use bench::behind::{self, BehindArgs};
+use bench::cluster::{self, ClusterArgs};
 use bench::controller::{self, ControllerArgs, OperatorArgs};
 use bench::foos::{self, FoosArgs};
 use bench::idle::{self, IdleArgs};
@@ -63,6 +64,8 @@ enum Command {
     Relist(RelistArgs),
     /// Measure the embedded API server: start time, memory, write rate and watch fan-out.
     Apiserver(ApiserverArgs),
+    /// Measure the cluster in the box: start time, memory, and many Deployments until all are available.
+    Cluster(ClusterArgs),
     /// Search for the large request to the embedded API server that delays small requests longest.
     Worst(WorstArgs),
     /// Measure the first sync of many Pods from a real API server, beside client-go.
@@ -90,6 +93,7 @@ fn main() {
         Command::Scale(args) => scale::run(&args),
         Command::Relist(args) => relist::run(&args),
         Command::Apiserver(args) => apiserver::run(&args),
+        Command::Cluster(args) => cluster::run(&args),
         Command::Worst(args) => worst::run(&args),
         Command::Sync(args) => sync::run(&args),
         Command::TakeOver(args) => takeover::run(&args),

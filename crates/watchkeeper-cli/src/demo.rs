@@ -64,7 +64,7 @@ pub(crate) async fn run(args: &DemoArgs, env: &Env, stop: &CancellationToken) ->
         let _stop = stop.clone().drop_guard();
         sample_controller::run(&client, &args.options, stop.clone()).await
     };
-    let controllers = Selected::default().start(0, &client, "");
+    let controllers = Selected::default().start(1, &client, "");
     let (scenario, controller) = tokio::join!(scenario, controller);
     controllers.stop().await;
     controller.map_err(DemoError::from).and(scenario)
@@ -82,13 +82,14 @@ async fn scenario(client: &Client, stop: &CancellationToken) -> Result<(), DemoE
     stage.step("create a Foo");
     foos.create(&new_foo("demo", "web")).await.map_err(request("create a Foo"))?;
     stage.until("its Deployment is created with 1 replica", |now| now.replicas("web") == Some(1)).await?;
-    stage.until("its status is updated", |now| now.has_status("demo")).await?;
+    stage.until("its Pod runs: the status says 1 of 1 available", |now| now.available("demo") == 1).await?;
     stage.until("an event is recorded: Synced", |now| now.has_event("demo", "Synced")).await?;
 
     stage.step("scale the Foo to 3 replicas");
     let scale = Patch::Merge(json!({"spec": {"replicas": 3}}));
     foos.patch(&foo, &scale).await.map_err(request("scale the Foo"))?;
     stage.until("the Deployment is scaled to 3", |now| now.replicas("web") == Some(3)).await?;
+    stage.until("the status says 3 of 3 available", |now| now.available("demo") == 3).await?;
 
     stage.step("scale the Deployment by hand to 7");
     let edit = Patch::Merge(json!({"spec": {"replicas": 7}}));
@@ -104,6 +105,7 @@ async fn scenario(client: &Client, stop: &CancellationToken) -> Result<(), DemoE
     stage
         .until("the controller creates it again", |now| now.uid("web").is_some_and(|uid| Some(uid) != before))
         .await?;
+    stage.until("its Pods run again: 3 of 3 available", |now| now.running("web") == 3).await?;
 
     stage.step("create a Foo whose Deployment name is taken");
     let mut foreign = new_deployment(&new_foo("nobody", "taken"));
@@ -208,8 +210,16 @@ impl Stage {
         self.deployment(name).is_some_and(|deployment| deployment.metadata.owner_references.is_some())
     }
 
-    fn has_status(&self, foo: &str) -> bool {
-        self.foos.get(&key(foo)).is_ok_and(|foo| foo.status.is_some())
+    /// The available replicas, as a Foo says.
+    fn available(&self, foo: &str) -> i32 {
+        let status = self.foos.get(&key(foo)).ok().and_then(|foo| foo.status.clone());
+        status.map_or(0, |status| status.available_replicas)
+    }
+
+    /// The available replicas, as a Deployment says.
+    fn running(&self, name: &str) -> i32 {
+        let status = self.deployment(name).and_then(|deployment| deployment.status.clone());
+        status.and_then(|status| status.available_replicas).unwrap_or_default()
     }
 
     fn has_event(&self, foo: &str, reason: &str) -> bool {

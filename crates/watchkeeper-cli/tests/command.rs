@@ -32,7 +32,7 @@ async fn up_reconciles_the_example_and_stops_cleanly_on_sigint() {
         connect(&kubeconfig).await.kube().apiserver_version().await.unwrap();
         program.until(&["foo", "default/example-foo", "wants Deployment"]);
         program.until(&["deployment", "default/example-foo", "created with 1 replica"]);
-        program.until(&["foo", "default/example-foo", "status written"]);
+        program.until(&["foo", "default/example-foo", "status written: 1 of 1 replica available"]);
         program.until(&["event", "default/example-foo", "Normal Synced: Foo synced successfully"]);
         program.until(&["queue", "foos", "0 waiting", "adds"]);
         assert!(
@@ -372,7 +372,7 @@ fn the_demo_sees_every_step_of_the_story_on_both_queues() {
     for queue in ["ordered", "delta"] {
         let mut program = Program::start(&["demo", "--queue", queue]);
         program.until(&["all steps passed"]);
-        assert_eq!(program.seen.iter().filter(|line| line.contains('✓')).count(), 9, "{:#?}", program.seen);
+        assert_eq!(program.seen.iter().filter(|line| line.contains('✓')).count(), 11, "{:#?}", program.seen);
         let (status, errors) = program.exit();
         assert!(status.success() && errors.is_empty(), "{errors}");
     }

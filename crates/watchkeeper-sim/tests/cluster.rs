@@ -4,14 +4,17 @@
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment, StatefulSet};
-use k8s_openapi::api::batch::v1::Job;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::batch::v1::{CronJob, Job};
+use k8s_openapi::api::core::v1::{Node, Pod, ReplicationController};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
-use watchkeeper::Kind;
 use watchkeeper::controller::Manager;
 use watchkeeper::source::{Scope, Selection};
-use watchkeeper_controllers::{daemon_set, deployment, job, replica_set, stateful_set};
-use watchkeeper_sim::{Check, Difference, FaultKind, User};
+use watchkeeper::{Kind, ObjectName};
+use watchkeeper_controllers::{
+    cron_job, daemon_set, deployment, disruption, job, replica_set, replication_controller, stateful_set,
+};
+use watchkeeper_sim::{Check, Difference, FaultKind, Objects, User};
 
 /// The fault of a server that is restored from a backup.
 fn restored_backups() -> impl Iterator<Item = FaultKind> {
@@ -210,6 +213,153 @@ fn through_every_fault_a_daemon_set_has_one_pod_on_each_node() {
         .pairs(10)
         .seeds(20)
         .run(|_| (), |manager, ()| daemon_set::register(manager), daemons)
+        .unwrap();
+    println!("{report}");
+}
+
+/// A ReplicationController grows and shrinks.
+async fn replicas(user: &User) {
+    let is_done = |it: &ReplicationController, replicas: i32| {
+        let status = it.status.clone().unwrap_or_default();
+        status.observed_generation == it.metadata.generation
+            && (status.replicas, status.ready_replicas.unwrap_or_default()) == (replicas, replicas)
+    };
+    let of = json!({"metadata": {"name": "web", "namespace": "default"},
+        "spec": {"replicas": 2, "selector": {"app": "a"}, "template": template("a:1")}});
+    user.create(&serde_json::from_value::<ReplicationController>(of).unwrap()).await;
+    for count in [2, 3, 1] {
+        user.patch::<ReplicationController>("default/web", json!({"spec": {"replicas": count}})).await;
+        run_pods::<ReplicationController>(user, "default/web", ready, |it| is_done(it, count)).await;
+    }
+    user.settle().await;
+}
+
+#[test]
+fn through_every_fault_a_replication_controller_keeps_its_pods() {
+    let report = Check::builder()
+        .name("replication controllers")
+        .pairs(10)
+        .seeds(20)
+        .run(|_| (), |manager, ()| replication_controller::register(manager), replicas)
+        .unwrap();
+    println!("{report}");
+}
+
+fn has_ended(job: &Job) -> bool {
+    let conditions = job.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    conditions.into_iter().any(|condition| condition.type_ == "Complete" && condition.status == "True")
+}
+
+/// Two times of a schedule come, one after the other; the Job of the second starts when that of the first has ended.
+async fn times(user: &User) {
+    let pod = json!({"restartPolicy": "Never", "containers": [{"name": "main", "image": "a"}]});
+    let spec = json!({"schedule": "*/5 * * * *", "concurrencyPolicy": "Forbid", "successfulJobsHistoryLimit": 1,
+        "jobTemplate": {"spec": {"template": {"spec": pod}}}});
+    let cron = json!({"metadata": {"name": "tick", "namespace": "default"}, "spec": spec});
+    user.create(&serde_json::from_value::<CronJob>(cron).unwrap()).await;
+    let mut done = 0;
+    for _ in 0..ROUNDS {
+        let scope = Scope::Namespace("default".to_owned());
+        let jobs = user.client().api::<Job>().list(&scope, &Selection::default()).await.unwrap();
+        for job in jobs.complete().unwrap().iter().filter(|job| !has_ended(job)) {
+            let now = user.env().clock.wall().to_string();
+            let now = format!("{}Z", &now[..19]);
+            let is = |of: &str| json!({"type": of, "status": "True", "lastTransitionTime": now});
+            let conditions = [is("SuccessCriteriaMet"), is("Complete")];
+            let name = format!("default/{}", job.metadata.name.as_ref().unwrap());
+            let status =
+                json!({"startTime": now, "completionTime": now, "succeeded": 1, "conditions": conditions});
+            user.patch_status::<Job>(&name, json!({ "status": status })).await;
+            done += 1;
+        }
+        let status = user.get::<CronJob>("default/tick").await.unwrap().status.unwrap_or_default();
+        if done >= 2
+            && status.active.is_none_or(|active| active.is_empty())
+            && status.last_successful_time.is_some()
+        {
+            break;
+        }
+        user.sleep(Duration::from_secs(30)).await;
+    }
+    assert!(done >= 2, "{done} jobs have run");
+    // What it has started goes with it.
+    user.delete::<CronJob>("default/tick").await;
+    user.eventually_gone::<CronJob>("default/tick").await;
+    user.settle().await;
+}
+
+/// Of a CronJob that forbids it, no two Jobs run at a time.
+fn one_at_a_time(objects: &Objects) -> Result<(), String> {
+    let active = objects.list::<Job>().iter().filter(|job| !has_ended(job)).count();
+    if active > 1 { Err(format!("{active} jobs run")) } else { Ok(()) }
+}
+
+#[test]
+fn through_every_fault_a_cron_job_starts_one_job_at_a_time() {
+    let report = Check::builder()
+        .name("cron jobs")
+        // A restored backup has no word of a Job's end that the controller has seen.
+        .without(restored_backups())
+        .always("one job at a time", one_at_a_time)
+        .pairs(10)
+        .seeds(20)
+        .run(|_| (), |manager, ()| cron_job::register(manager), times)
+        .unwrap();
+    println!("{report}");
+}
+
+/// Pods come and are evicted, and a budget changes.
+async fn budgets(user: &User) {
+    let budget = json!({"metadata": {"name": "web", "namespace": "default"},
+        "spec": {"minAvailable": 2, "selector": {"matchLabels": {"app": "a"}}}});
+    user.create(&serde_json::from_value::<PodDisruptionBudget>(budget).unwrap()).await;
+    let run = async |name: &str| {
+        let mut pod = template("a:1");
+        pod["metadata"]["name"] = name.into();
+        pod["metadata"]["namespace"] = "default".into();
+        user.create(&serde_json::from_value::<Pod>(pod).unwrap()).await;
+        user.patch_status::<Pod>(&format!("default/{name}"), json!({"status": ready(&Pod::default())})).await;
+    };
+    let evict = async |name: &str| {
+        let metadata = json!({"name": name, "namespace": "default"});
+        let eviction = json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata});
+        let key = ObjectName::namespaced("default", name);
+        user.client().api::<Pod>().create_subresource("eviction", &key, &eviction).await.is_ok()
+    };
+    let allows = async |allowed: i64, pods: i64| {
+        let is_so = |budget: &PodDisruptionBudget| {
+            let status = serde_json::to_value(&budget.status).unwrap();
+            let disrupted = status["disruptedPods"].as_object().map_or(0, serde_json::Map::len);
+            let is_current = status["observedGeneration"] == json!(budget.metadata.generation);
+            let healthy = (&status["currentHealthy"], &status["expectedPods"]);
+            is_current
+                && disrupted == 0
+                && status["disruptionsAllowed"] == allowed
+                && healthy == (&json!(pods), &json!(pods))
+        };
+        user.eventually::<PodDisruptionBudget>("default/web", is_so).await;
+    };
+    for name in ["p0", "p1", "p2"] {
+        run(name).await;
+    }
+    allows(1, 3).await;
+    assert!(evict("p0").await);
+    allows(0, 2).await;
+    assert!(!evict("p1").await);
+    run("p3").await;
+    allows(1, 3).await;
+    user.patch::<PodDisruptionBudget>("default/web", json!({"spec": {"minAvailable": 1}})).await;
+    allows(2, 3).await;
+    user.settle().await;
+}
+
+#[test]
+fn through_every_fault_a_budget_says_how_many_pods_may_be_evicted() {
+    let report = Check::builder()
+        .name("budgets")
+        .pairs(10)
+        .seeds(20)
+        .run(|_| (), |manager, ()| disruption::register(manager), budgets)
         .unwrap();
     println!("{report}");
 }

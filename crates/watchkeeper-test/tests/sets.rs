@@ -4,7 +4,10 @@
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, StatefulSet};
-use k8s_openapi::api::core::v1::{Node, PersistentVolumeClaim, Pod, ReplicationController};
+use k8s_openapi::api::core::v1::{
+    EndpointAddress, Endpoints, Event, Node, PersistentVolumeClaim, Pod, ReplicationController,
+};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube_core::params::Patch;
 use serde_json::{Value, json};
@@ -236,6 +239,7 @@ async fn a_node_that_dies_loses_its_pods_and_gets_others_when_it_is_back() {
     let taints = |node: &Node| node.spec.clone().unwrap_or_default().taints.unwrap_or_default().len();
     cluster.eventually::<Node>("node-2", |node| ready(node) == "True" && taints(node) == 0).await;
     cluster.apply(&CONTROLLER.replace("replicas: 2", "replicas: 4")).await;
+    cluster.apply("{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: web}, ports: [{port: 80}]}}").await;
     let is_ready = |of: &ReplicationController| {
         of.status.as_ref().is_some_and(|status| status.ready_replicas == Some(4))
     };
@@ -252,6 +256,40 @@ async fn a_node_that_dies_loses_its_pods_and_gets_others_when_it_is_back() {
         json!({"metadata": {"annotations": {"watchkeeper.dev/dead-node": "true"}}}),
     )
     .await;
+    cluster.eventually::<Node>("node-1", |node| ready(node) == "Unknown" && taints(node) == 2).await;
+    // Its Pods are still there, but serve nobody any more.
+    let counts = |available: i32| {
+        move |of: &ReplicationController| {
+            let status = of.status.clone().unwrap_or_default();
+            (status.replicas, status.available_replicas.unwrap_or_default()) == (4, available)
+        }
+    };
+    cluster.eventually::<ReplicationController>("default/web", counts(2)).await;
+    let addresses = |of: &Endpoints| {
+        let subsets = of.subsets.clone().unwrap_or_default();
+        let count = |all: Option<Vec<EndpointAddress>>| all.unwrap_or_default().len();
+        subsets.into_iter().fold((0, 0), |(ready, not), subset| {
+            (ready + count(subset.addresses), not + count(subset.not_ready_addresses))
+        })
+    };
+    cluster.eventually::<Endpoints>("default/web", |of| addresses(of) == (2, 2)).await;
+    let serving = |of: &EndpointSlice| {
+        let conditions = of.endpoints.iter().flatten().filter_map(|endpoint| endpoint.conditions.clone());
+        conditions.filter(|conditions| conditions.ready == Some(true)).count()
+    };
+    let slices = names(&list::<EndpointSlice>(&cluster, "").await);
+    let slice = slices.iter().find(|name| name.starts_with("web-")).unwrap();
+    cluster.eventually::<EndpointSlice>(&format!("default/{slice}"), |of| serving(of) == 2).await;
+    let is_warned = |event: &&Event| event.reason.as_deref() == Some("NodeNotReady");
+    let warned = list::<Event>(&cluster, "").await;
+    let warned = warned.iter().filter(is_warned).map(|event| event.involved_object.name.clone().unwrap());
+    assert_eq!(warned.filter(|name| name.starts_with("web-")).count(), 2);
+    // A node that is back in time keeps its Pods.
+    let annotate = |value: Value| json!({"metadata": {"annotations": {"watchkeeper.dev/dead-node": value}}});
+    patch::<Node>(&cluster, &node, annotate(Value::Null)).await;
+    cluster.eventually::<ReplicationController>("default/web", counts(4)).await;
+    cluster.eventually::<Endpoints>("default/web", |of| addresses(of) == (4, 0)).await;
+    patch::<Node>(&cluster, &node, annotate("true".into())).await;
     cluster.eventually::<Node>("node-1", |node| ready(node) == "Unknown" && taints(node) == 2).await;
     // The server lets Pods tolerate that for five minutes.
     cluster.client().env().clock.sleep(Duration::from_secs(310)).await;

@@ -1,8 +1,9 @@
-//! kubectl prints the same on our server as on a real one: the steps of `transcript.txt`, with the kubectl that `WATCHKEEPER_TEST_KUBECTL` names.
+//! kubectl prints the same on our server as on a real one: the steps of the transcripts, with the kubectl that `WATCHKEEPER_TEST_KUBECTL` names.
 //!
-//! They run on `watchkeeper serve` and, where `WATCHKEEPER_TEST_KUBECONFIG` names one, on a fresh real cluster that has the garbage collector
-//! and the namespace controller, and no other. `WATCHKEEPER_TEST_RECORD=1` takes the answers of that cluster for the expected ones, and
-//! without a cluster those of our server for what is expected of it where it is known to differ.
+//! Each transcript runs on `watchkeeper serve` and, where its variable names one, on a fresh real cluster: `transcript.txt` on one that has the
+//! garbage collector and the namespace controller and no other (`WATCHKEEPER_TEST_KUBECONFIG`), `workloads.txt` on one with all controllers
+//! and our fake nodes (`WATCHKEEPER_TEST_KUBECONFIG_NODES`). `WATCHKEEPER_TEST_RECORD=1` takes the answers of that cluster for the expected
+//! ones, and without a cluster those of our server for what is expected of it where it is known to differ.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
 mod mask;
@@ -17,6 +18,20 @@ use tempfile::TempDir;
 use transcript::{Outcome, Step};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/kubectl");
+
+/// A transcript, and where it runs.
+struct Suite {
+    file: &'static str,
+    /// The variable that names the kubeconfig of a real cluster.
+    cluster: &'static str,
+    /// The number of fake nodes of ours.
+    nodes: &'static str,
+}
+
+const SUITES: [Suite; 2] = [
+    Suite { file: "transcript.txt", cluster: "WATCHKEEPER_TEST_KUBECONFIG", nodes: "0" },
+    Suite { file: "workloads.txt", cluster: "WATCHKEEPER_TEST_KUBECONFIG_NODES", nodes: "1" },
+];
 
 /// A user with a home, a folder with manifests, a kubectl and a kubeconfig.
 struct User {
@@ -60,9 +75,9 @@ impl User {
 struct Server(Child);
 
 impl Server {
-    fn start(kubeconfig: &Path) -> Self {
+    fn start(kubeconfig: &Path, nodes: &str) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_watchkeeper"))
-            .args(["serve", "--nodes", "0", "--kubeconfig-out", kubeconfig.to_str().unwrap()])
+            .args(["serve", "--nodes", nodes, "--kubeconfig-out", kubeconfig.to_str().unwrap()])
             .env_remove("RUST_LOG")
             .env_remove("CLICOLOR_FORCE")
             .stdout(Stdio::piped())
@@ -140,25 +155,33 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     };
     let record = std::env::var_os("WATCHKEEPER_TEST_RECORD").is_some();
-    let file = Path::new(FOLDER).join("transcript.txt");
+    let failed: usize = SUITES.iter().map(|suite| play(suite, &kubectl, record)).sum();
+    println!("{failed} failed");
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs the steps of a transcript; returns how many went wrong.
+fn play(suite: &Suite, kubectl: &Path, record: bool) -> usize {
+    println!("{}:", suite.file);
+    let file = Path::new(FOLDER).join(suite.file);
     let mut steps = transcript::read(&std::fs::read_to_string(&file).unwrap());
     let mut failed = 0;
-    if let Some(kubeconfig) = std::env::var_os("WATCHKEEPER_TEST_KUBECONFIG").map(PathBuf::from) {
-        failed += on_the_real_one(&mut steps, &User::new(&kubectl, &kubeconfig), record);
+    let cluster = std::env::var_os(suite.cluster).map(PathBuf::from);
+    if let Some(kubeconfig) = &cluster {
+        failed += on_the_real_one(&mut steps, &User::new(kubectl, kubeconfig), record);
         println!("{} steps on a real cluster", steps.len());
     } else {
-        println!("not on a real cluster: WATCHKEEPER_TEST_KUBECONFIG names none");
+        println!("not on a real cluster: {} names none", suite.cluster);
     }
-    if !record || std::env::var_os("WATCHKEEPER_TEST_KUBECONFIG").is_none() {
+    if !record || cluster.is_none() {
         let folder = tempfile::tempdir().unwrap();
         let kubeconfig = folder.path().join("kubeconfig");
-        let _server = Server::start(&kubeconfig);
-        failed += on_ours(&mut steps, &User::new(&kubectl, &kubeconfig), record);
+        let _server = Server::start(&kubeconfig, suite.nodes);
+        failed += on_ours(&mut steps, &User::new(kubectl, &kubeconfig), record);
         println!("{} steps on our server", steps.len());
     }
     if record {
         std::fs::write(&file, transcript::write(&steps)).unwrap();
     }
-    println!("{failed} failed");
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    failed
 }

@@ -9,6 +9,12 @@ const MASKS: &[(&str, &str)] = &[
     (r"[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d [+-]\d{4}", "TIME"),
     (r#"([rR]esource ?Version\W+)\d+"#, "${1}VERSION"),
     (r"\b10\.0\.\d+\.\d+\b", "ADDRESS"),
+    // Of Pods and nodes.
+    (r"\b(10\.24[4-7]|172\.18)\.\d+\.\d+\b", "ADDRESS"),
+    // What controllers append to the names of sets and Pods: a hash of the template, and a suffix.
+    (r"\b([a-z]+)-[bcdf4-9]{7,10}-[bcdfghjklmnpqrstvwxz2-9]{5}\b", "$1-HASH-SUFFIX"),
+    (r"(-hash=|\b[a-z]+-)[bcdf4-9]{7,10}\b", "${1}HASH"),
+    (r"\b([a-z]+)-[bcdfghjklmnpqrstvwxz2-9]{5}\b", "$1-SUFFIX"),
     (r"https?://127\.0\.0\.1:\d+", "SERVER"),
     (r"(/tmp/[A-Za-z]+-)\d+", "${1}NUMBER"),
     (r"(^|  )(\d+[smhd])+( |$)", "${1}AGE$3"),

@@ -136,7 +136,9 @@ impl Step<'_> {
             set.scale(0, &self.limits);
             is_scaled = true;
         }
-        if !is_scaled && !old_pods_run {
+        // Otherwise the status would show old Pods beside new ones.
+        let is_counted = sets.iter().enumerate().any(|(at, set)| Some(at) != new && set.running() > 0);
+        if !is_scaled && !old_pods_run && !is_counted {
             match new {
                 None => self.create(&sets),
                 Some(new) if sets[new].replicas != self.limits.replicas => {

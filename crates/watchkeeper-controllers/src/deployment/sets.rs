@@ -63,6 +63,11 @@ impl Set {
             || before.min_ready_seconds != self.min_ready_seconds
     }
 
+    /// The Pods that there are, as the status says.
+    pub(super) fn running(&self) -> i32 {
+        self.object.status.as_ref().map_or(0, |status| status.replicas)
+    }
+
     pub(super) fn available(&self) -> i32 {
         self.object.status.as_ref().and_then(|status| status.available_replicas).unwrap_or_default()
     }

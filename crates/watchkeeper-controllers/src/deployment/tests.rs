@@ -248,6 +248,19 @@ fn recreate_ends_the_old_pods_first() {
 }
 
 #[test]
+fn recreate_waits_until_the_old_set_says_that_it_has_no_pods() {
+    let mut rollout = Rollout::new(3, &json!({"strategy": {"type": "Recreate"}}));
+    rollout.run();
+    rollout.use_image("b");
+    rollout.step();
+    // Its Pods are gone, but its controller has not said so yet.
+    rollout.sets[0].status.as_mut().unwrap().replicas = 3;
+    assert!(rollout.plan().create.is_none());
+    rollout.sets[0].status.as_mut().unwrap().replicas = 0;
+    assert!(rollout.plan().create.is_some());
+}
+
+#[test]
 fn a_deployment_is_scaled_in_the_middle_of_a_rollout() {
     let mut rollout = Rollout::new(6, &json!({}));
     rollout.run();

@@ -13,6 +13,7 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, OwnerReference};
 use kube_core::{Selector, SelectorExt};
 use watchkeeper::controller::{Action, Context, Controller, Error, Manager, SetupError, View, Watch};
+use watchkeeper::record::EventType;
 use watchkeeper::{Kind, Object, ObjectName};
 
 use self::plan::Status;
@@ -72,6 +73,9 @@ async fn reconcile(
         Some(selector) => cx.list::<Pod>(cx.key().namespace(), &selector)?.complete()?,
         None => Vec::new(),
     };
+    if pods.is_empty() {
+        cx.event(EventType::Normal, "NoPods", "No matching pods found");
+    }
     let scale = scale(&cx, &pods)?;
     let (mut wake, now) = (None, now(&cx));
     cx.status_as::<Status>(|known| (*known, wake) = plan::status(&budget, &pods, scale, known, now)).await?;

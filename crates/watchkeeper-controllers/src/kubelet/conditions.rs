@@ -3,6 +3,19 @@
 use k8s_openapi::api::core::v1::{PodCondition, PodSpec, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+/// The conditions that a kubelet writes.
+const OWN: [&str; 5] =
+    ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
+
+/// Notes of which generation of the Pod the status is.
+pub(super) fn observe(status: &mut PodStatus, generation: Option<i64>) {
+    status.observed_generation = generation;
+    let conditions = status.conditions.iter_mut().flatten();
+    for condition in conditions.filter(|condition| OWN.contains(&condition.type_.as_str())) {
+        condition.observed_generation = generation;
+    }
+}
+
 /// Brings the conditions in line with the phase and the containers. The transition time of a condition stays while its status does.
 pub(super) fn update(status: &mut PodStatus, spec: &PodSpec, now: &Time) {
     let phase = status.phase.clone().unwrap_or_default();

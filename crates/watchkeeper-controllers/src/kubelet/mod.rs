@@ -20,7 +20,7 @@ use watchkeeper::{Object, ObjectName, SharedInformer};
 
 use self::plan::{Addresses, Decision, decide};
 pub use self::script::{EXIT_AFTER, EXIT_CODE, IMAGE_PULL_ERROR, READY_DELAY, START_DELAY, STOP_DELAY};
-use crate::nodes::is_running;
+use crate::nodes::{Readiness, is_running};
 use crate::pods::node_name;
 
 const NODE: IndexKey<Pod> = IndexKey::field("node", "spec.nodeName");
@@ -32,7 +32,8 @@ const WORKERS: usize = 8;
 ///
 /// A Pod on a fake node starts at once, gets addresses, is ready, and runs until it is deleted; the annotations of this module
 /// change that. A container whose command is `sleep N`, `true`, `false` or `exit N`, also in a shell, exits as that does. A Pod of a
-/// Job that says nothing else completes at once.
+/// Job that says nothing else completes at once; one that pauses does not. Nothing happens on a node that is not ready, except that
+/// deleted Pods go.
 ///
 /// # Errors
 ///
@@ -51,8 +52,8 @@ pub fn register(manager: &mut Manager) -> Result<(), SetupError> {
 }
 
 fn is_other(old: &Object<Node>, new: &Object<Node>) -> bool {
-    let runs = |node: &Object<Node>| node.get().is_ok_and(|node| is_running(&node));
-    runs(old) != runs(new)
+    let state = |node: &Object<Node>| node.get().ok().map(|node| (is_running(&node), Readiness::of(&node)));
+    state(old) != state(new)
 }
 
 fn on_node(node: &Object<Node>, pods: &View<'_, Pod>) -> Vec<ObjectName> {
@@ -86,7 +87,13 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>, network: Arc<Network>) -> Re
         return Ok(Action::done());
     }
     let Some(node) = cx.get_at::<Node>(&ObjectName::cluster(name))? else { return Ok(Action::done()) };
-    if !is_running(&node) {
+    let is_held = match Readiness::of(&node) {
+        Readiness::Unset | Readiness::Ready => false,
+        // Its Pods were taken for not ready, and stay so until the node reports that it is ready.
+        Readiness::NotReady => pod.metadata.deletion_timestamp.is_none(),
+        Readiness::Lost => true,
+    };
+    if is_held || !is_running(&node) {
         return Ok(Action::done());
     }
     let addresses = || Addresses { host: host_address(&node), pod: network.free_address() };

@@ -151,14 +151,15 @@ impl Turn<'_> {
     /// Init containers end at once; sidecars run.
     fn initialize(&mut self, status: &mut ContainerStatus) {
         let is_new = status.state.as_ref().is_some_and(|state| state.waiting.is_some());
-        if !is_new || self.script.image_pull_error.is_some() {
+        let containers = self.spec.init_containers.iter().flatten();
+        let Some(container) = containers.into_iter().find(|container| container.name == status.name) else {
+            return;
+        };
+        if !is_new || self.script.pull_error(container).is_some() {
             return;
         }
-        let containers = self.spec.init_containers.iter().flatten();
-        let container = containers.into_iter().find(|container| container.name == status.name);
-        let is_sidecar = container.is_some_and(|it| it.restart_policy.as_deref() == Some("Always"));
-        self.begin(status);
-        if !is_sidecar {
+        self.begin(container, status);
+        if container.restart_policy.as_deref() != Some("Always") {
             self.end(status, 0);
         }
         status.ready = true;
@@ -175,18 +176,20 @@ impl Turn<'_> {
             let ended = last.and_then(|last| last.finished_at.clone()).unwrap_or(self.at.clone());
             if self.is_due(&ended, backoff(status.restart_count)) {
                 status.restart_count += 1;
-                self.begin(status);
+                self.begin(container, status);
             }
             return;
         }
-        if let Some(error) = self.script.image_pull_error.clone() {
+        // The image of a Pod can change.
+        status.image = container.image.clone().unwrap_or_default();
+        if let Some(error) = self.script.pull_error(container) {
             return self.fail_pull(status, &reason, &error);
         }
         let seen = self.status.start_time.clone().unwrap_or(self.at.clone());
         if self.is_due(&seen, self.script.start) {
             let message = format!("Container image \"{}\" already present on machine", status.image);
             self.events.push((EventType::Normal, "Pulled", message));
-            self.begin(status);
+            self.begin(container, status);
         }
     }
 
@@ -208,14 +211,14 @@ impl Turn<'_> {
         if let Some(Exit { after, code }) = self.script.exit(container)
             && self.is_due(&since, after)
         {
-            return self.exit(status, code);
+            return self.exit(container, status, code);
         }
-        let ready = self.script.ready;
+        let ready = self.script.ready(container);
         status.ready = status.ready || ready.is_some_and(|delay| self.is_due(&since, delay));
     }
 
     /// A container has exited: it ends, or is started again, at first at once and then after a delay.
-    fn exit(&mut self, status: &mut ContainerStatus, code: i32) {
+    fn exit(&mut self, container: &Container, status: &mut ContainerStatus, code: i32) {
         self.end(status, code);
         let restarts = match self.spec.restart_policy.as_deref() {
             Some("Never") => false,
@@ -228,7 +231,7 @@ impl Turn<'_> {
         status.last_state = status.state.take();
         if status.restart_count == 0 {
             status.restart_count = 1;
-            return self.begin(status);
+            return self.begin(container, status);
         }
         let delay = backoff(status.restart_count).as_secs();
         let pod = self.pod.metadata.name.as_deref().unwrap_or_default();
@@ -243,7 +246,7 @@ impl Turn<'_> {
         self.is_due(&self.at.clone(), backoff(status.restart_count));
     }
 
-    fn begin(&mut self, status: &mut ContainerStatus) {
+    fn begin(&mut self, container: &Container, status: &mut ContainerStatus) {
         self.events.push((EventType::Normal, "Created", "Container created".to_owned()));
         self.events.push((EventType::Normal, "Started", "Container started".to_owned()));
         let running = ContainerStateRunning { started_at: Some(self.at.clone()) };
@@ -252,7 +255,8 @@ impl Turn<'_> {
         status.image_id = status.image.clone();
         let uid = self.pod.metadata.uid.as_deref().unwrap_or_default();
         status.container_id = Some(format!("fake://{uid}/{}/{}", status.name, status.restart_count));
-        status.ready = self.script.ready.is_some_and(|delay| self.is_due(&self.at.clone(), delay));
+        let ready = self.script.ready(container);
+        status.ready = ready.is_some_and(|delay| self.is_due(&self.at.clone(), delay));
     }
 
     fn end(&mut self, status: &mut ContainerStatus, code: i32) {
@@ -323,7 +327,8 @@ impl Turn<'_> {
         false
     }
 
-    fn finish(self) -> Decision {
+    fn finish(mut self) -> Decision {
+        conditions::observe(&mut self.status, self.pod.metadata.generation);
         let is_new = self.pod.status.as_ref() != Some(&self.status);
         Decision {
             status: is_new.then_some(self.status),

@@ -21,12 +21,20 @@ pub const STOP_DELAY: &str = "watchkeeper.dev/stop-delay";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Script {
     pub(super) start: Duration,
-    /// None for never.
-    pub(super) ready: Option<Duration>,
+    ready: Ready,
     pub(super) stop: Duration,
-    pub(super) image_pull_error: Option<String>,
+    image_pull_error: Option<String>,
     exit: Option<Exit>,
     pub(super) is_job: bool,
+}
+
+/// When a container becomes ready, by annotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ready {
+    Never,
+    After(Duration),
+    /// The annotation is absent.
+    ByProbe,
 }
 
 /// The end of a container.
@@ -49,8 +57,8 @@ impl Script {
         Self {
             start: duration(START_DELAY).unwrap_or_default(),
             ready: match annotation(READY_DELAY) {
-                Some("never") => None,
-                _ => Some(duration(READY_DELAY).unwrap_or_default()),
+                Some("never") => Ready::Never,
+                _ => duration(READY_DELAY).map_or(Ready::ByProbe, Ready::After),
             },
             stop: duration(STOP_DELAY).unwrap_or_default(),
             image_pull_error: annotation(IMAGE_PULL_ERROR).map(str::to_owned),
@@ -59,10 +67,55 @@ impl Script {
         }
     }
 
-    /// When and how a container exits by itself: as the annotations say, else as its command does, else at once in a Pod of a Job.
+    /// When and how a container exits by itself: as the annotations say, else as its command does, else at once in a Pod of a Job,
+    /// unless it pauses.
     pub(super) fn exit(&self, container: &Container) -> Option<Exit> {
         let at_once = Exit { after: Duration::ZERO, code: 0 };
-        self.exit.or_else(|| command(container)).or_else(|| self.is_job.then_some(at_once))
+        let by_default = (self.is_job && !pauses(container)).then_some(at_once);
+        self.exit.or_else(|| command(container)).or(by_default)
+    }
+
+    /// Why the image of a container cannot be pulled: as the annotation says, else because no registry has it.
+    pub(super) fn pull_error(&self, container: &Container) -> Option<String> {
+        let image = container.image.as_deref().unwrap_or_default();
+        let missing = || is_missing(image).then(|| format!("{image}: not found"));
+        self.image_pull_error.clone().or_else(missing)
+    }
+
+    /// How long a container takes to become ready after its start: as the annotation says, else the initial delay of its readiness
+    /// probe. None for never.
+    pub(super) fn ready(&self, container: &Container) -> Option<Duration> {
+        match self.ready {
+            Ready::Never => None,
+            Ready::After(delay) => Some(delay),
+            Ready::ByProbe => {
+                let probe = container.readiness_probe.as_ref();
+                let seconds = probe.and_then(|probe| probe.initial_delay_seconds).unwrap_or_default();
+                Some(Duration::from_secs(u64::try_from(seconds).unwrap_or_default()))
+            }
+        }
+    }
+}
+
+/// Whether no registry has an image: one with the tag `404`, or of a registry `localhost` or `invalid`.
+fn is_missing(image: &str) -> bool {
+    let (registry, _) = image.split_once('/').unwrap_or_default();
+    let name = image.rsplit('/').next().unwrap_or_default();
+    let tag = name.split('@').next().and_then(|name| name.split_once(':')).map(|(_, tag)| tag);
+    tag == Some("404") || registry == "localhost" || registry.split('.').next() == Some("invalid")
+}
+
+/// Whether a container waits for ever: its command is `pause`, or it has none and its image is called so.
+fn pauses(container: &Container) -> bool {
+    let mut words = container.command.iter().flatten().chain(container.args.iter().flatten());
+    let is_pause = |path: &str| path.rsplit('/').next() == Some("pause");
+    match words.next() {
+        Some(word) => is_pause(word),
+        None => {
+            let image = container.image.as_deref().unwrap_or_default();
+            let name = image.rsplit('/').next().unwrap_or_default();
+            name.split(['@', ':']).next() == Some("pause")
+        }
     }
 }
 
@@ -132,10 +185,38 @@ mod tests {
             START_DELAY: "250ms", READY_DELAY: "never", EXIT_CODE: "3", EXIT_AFTER: "1.5m"}}}))
         .unwrap();
         let script = Script::of(&pod);
-        assert_eq!((script.start, script.ready), (Duration::from_millis(250), None));
-        assert_eq!(script.exit(&Container::default()), exit(90, 3));
+        let main = Container::default();
+        assert_eq!((script.start, script.ready(&main)), (Duration::from_millis(250), None));
+        assert_eq!(script.exit(&main), exit(90, 3));
         let plain = Script::of(&Pod::default());
-        assert_eq!((plain.ready, plain.exit(&Container::default())), (Some(Duration::ZERO), None));
+        assert_eq!((plain.ready(&main), plain.exit(&main)), (Some(Duration::ZERO), None));
+    }
+
+    #[test]
+    fn a_probe_delays_what_no_annotation_does() {
+        let probed: Container = serde_json::from_value(
+            json!({"name": "a", "readinessProbe": {"httpGet": {"port": 80}, "initialDelaySeconds": 5}}),
+        )
+        .unwrap();
+        assert_eq!(Script::of(&Pod::default()).ready(&probed), Some(Duration::from_secs(5)));
+        let pod: Pod =
+            serde_json::from_value(json!({"metadata": {"annotations": {READY_DELAY: "1s"}}})).unwrap();
+        assert_eq!(Script::of(&pod).ready(&probed), Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn images_that_no_registry_has_cannot_be_pulled() {
+        let error = |image: &str| {
+            let container = json!({"name": "a", "image": image});
+            Script::of(&Pod::default()).pull_error(&serde_json::from_value(container).unwrap())
+        };
+        assert_eq!(error("web:404").as_deref(), Some("web:404: not found"));
+        for missing in ["localhost/none", "invalid.example.com/a/b:1", "example.com:5000/web:404"] {
+            assert!(error(missing).is_some(), "{missing}");
+        }
+        for there in ["nginx", "nginx:1.27", "example.com:404/web", "web@sha256:404"] {
+            assert_eq!(error(there), None, "{there}");
+        }
     }
 
     #[test]
@@ -155,5 +236,15 @@ mod tests {
         let pod: Pod = serde_json::from_value(json!({"metadata": {"ownerReferences": owner}})).unwrap();
         assert_eq!(Script::of(&pod).exit(&Container::default()), exit(0, 0));
         assert_eq!(Script::of(&pod).exit(&container(&json!(["sleep", "9"]))), exit(9, 0));
+        for paused in [
+            json!({"name": "a", "image": "registry.k8s.io/pause:3.10"}),
+            json!({"name": "a", "image": "pause"}),
+            json!({"name": "a", "image": "example.com:5000/tools", "args": ["pause"]}),
+        ] {
+            let paused: Container = serde_json::from_value(paused).unwrap();
+            assert_eq!(Script::of(&pod).exit(&paused), None, "{paused:?}");
+        }
+        let busy = json!({"name": "a", "image": "pause", "args": ["work"]});
+        assert_eq!(Script::of(&pod).exit(&serde_json::from_value(busy).unwrap()), exit(0, 0));
     }
 }

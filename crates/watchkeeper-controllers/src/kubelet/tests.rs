@@ -175,6 +175,17 @@ fn a_pod_past_its_deadline_fails() {
 }
 
 #[test]
+fn a_status_says_of_which_generation_it_is() {
+    let mut life = Life::new(&json!({}), "Always");
+    for generation in [1, 2] {
+        life.pod.metadata.generation = Some(generation);
+        life.settle();
+        assert_eq!(life.status()["observedGeneration"], generation);
+        assert_eq!(life.condition("Ready")["observedGeneration"], generation);
+    }
+}
+
+#[test]
 fn a_readiness_gate_holds_a_pod_back() {
     let mut life = Life::new(&json!({}), "Always");
     let gate = json!([{"conditionType": "example.dev/gate"}]);

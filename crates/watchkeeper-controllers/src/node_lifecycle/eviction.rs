@@ -7,38 +7,21 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use watchkeeper::controller::{Action, Context, Controller, Error, Manager, SetupError, Watch};
 use watchkeeper::record::EventType;
-use watchkeeper::store::Index;
 use watchkeeper::{Object, ObjectName};
 
+use super::{node_of, pods_on};
 use crate::pods::{node_name, since_then};
 use crate::scheduler::fit::tolerates;
 
-/// The index of Pods by their node.
-const ON_NODE: &str = "on-node";
-
 /// Registers the controller that evicts Pods by taint.
 pub(super) fn register(manager: &mut Manager) -> Result<(), SetupError> {
-    let pods = manager.factory().informer::<Pod>();
-    let index = Index::new(ON_NODE, |pod: &Object<Pod>| {
-        let pod = pod.get().ok()?;
-        Some(node_name(&pod).to_owned()).filter(|node| !node.is_empty())
-    });
-    let _added = pods.indexer().add_indexes([index]);
-    let on_node = move |node: &Object<Node>| -> Vec<ObjectName> {
-        pods.indexer().snapshot().index_keys(ON_NODE, node.name()).unwrap_or_default()
-    };
+    let on_node = pods_on(manager);
     Controller::<Pod>::new(manager)
         .named("taint-eviction")
         .component("taint-eviction-controller")
         .when(|old, new| node_of(old) != node_of(new))
-        .watches(Watch::<Node>::new().when(|old, new| evicting(old) != evicting(new)), move |node, _| {
-            on_node(node)
-        })
+        .watches(Watch::<Node>::new().when(|old, new| evicting(old) != evicting(new)), on_node)
         .reconcile(reconcile)
-}
-
-fn node_of(pod: &Object<Pod>) -> Option<String> {
-    pod.get().ok().map(|pod| node_name(&pod).to_owned())
 }
 
 fn evicting(node: &Object<Node>) -> Vec<Taint> {

@@ -90,7 +90,7 @@ async fn create(client: &Client, number: usize) -> Result<(), ApiError> {
         Some(found) => found,
         None => nodes.create(&serde_json::from_value(node(&name)).unwrap_or_default()).await?,
     };
-    if !is_ready(&found) {
+    if Readiness::of(&found) != Readiness::Ready {
         let now = client.env().clock.wall();
         nodes.patch_status(&key, &Patch::Merge(json!({"status": status(number, now)}))).await?;
     }
@@ -104,9 +104,32 @@ async fn create(client: &Client, number: usize) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn is_ready(node: &Node) -> bool {
-    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    conditions.into_iter().any(|condition| condition.type_ == "Ready" && condition.status == "True")
+/// What the condition `Ready` of a node says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Readiness {
+    /// There is no such condition: nobody has looked at the node yet.
+    Unset,
+    Ready,
+    NotReady,
+    /// The node does not report any more.
+    Lost,
+}
+
+impl Readiness {
+    pub(crate) fn of(node: &Node) -> Self {
+        let mut conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+        match conditions.find(|condition| condition.type_ == "Ready").map(|it| it.status.as_str()) {
+            None => Self::Unset,
+            Some("True") => Self::Ready,
+            Some("False") => Self::NotReady,
+            Some(_) => Self::Lost,
+        }
+    }
+
+    /// Whether Pods on the node are not ready because of it.
+    pub(crate) fn is_in_trouble(self) -> bool {
+        matches!(self, Self::NotReady | Self::Lost)
+    }
 }
 
 fn ignore_existing<T>(answer: Result<T, ApiError>) -> Result<(), ApiError> {

@@ -122,7 +122,11 @@ async fn reconcile(
     };
     if outcome.is_err() {
         let mut ledger = ledger.lock();
-        ledger.remove(cx.key());
+        // The answer may be lost and the binding made: then the ledger has it from the watch, or will have it.
+        let cached = cx.get_at::<Pod>(cx.key())?;
+        if cached.is_none_or(|pod| node_name(&pod).is_empty()) {
+            ledger.remove(cx.key());
+        }
         // Others do not wait for it until it changes.
         ledger.set_waiting(cx.key(), None);
     }

@@ -122,7 +122,7 @@ async fn manage(
             cx.event(EventType::Warning, "RecreatingFailedPod", &message);
         }
         if cx.delete::<Pod>(name).await? {
-            let message = format!("delete Pod {name} in StatefulSet {parent} successful");
+            let message = format!("Delete Pod {name} in StatefulSet {parent} successful");
             cx.event(EventType::Normal, "SuccessfulDelete", &message);
         }
         pods.retain(|other| !Arc::ptr_eq(other, pod));
@@ -133,12 +133,12 @@ async fn manage(
         match cx.create(&pod).await {
             Ok(made) => pods.push(made),
             Err(error) => {
-                let message = format!("create Pod {name} in StatefulSet {parent} failed error: {error}");
+                let message = format!("Create Pod {name} in StatefulSet {parent} failed error: {error}");
                 cx.event(EventType::Warning, "FailedCreate", &message);
                 return Err(error.into());
             }
         }
-        let message = format!("create Pod {name} in StatefulSet {parent} successful");
+        let message = format!("Create Pod {name} in StatefulSet {parent} successful");
         cx.event(EventType::Normal, "SuccessfulCreate", &message);
     }
     Ok(())
@@ -160,7 +160,7 @@ async fn create_claims(
         match writer.create::<PersistentVolumeClaim>(&claim).await {
             Ok(_) => {
                 let message =
-                    format!("create Claim {name} Pod {pod} in StatefulSet {} success", cx.key().name());
+                    format!("Create Claim {name} Pod {pod} in StatefulSet {} success", cx.key().name());
                 cx.event(EventType::Normal, "SuccessfulCreate", &message);
             }
             Err(WriteError::Api { source, .. }) if source.class() == Class::AlreadyExists => {}

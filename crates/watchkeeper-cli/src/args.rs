@@ -264,14 +264,19 @@ impl ServeArgs {
         }
     }
 
-    /// The admission plugins. The one that protects claims and volumes is left out if no controller would let them go.
+    /// The admission plugins, without those that need a controller which does not run: claims and volumes would not be let go,
+    /// and Pods would have no service account.
     pub(crate) fn admission(&self) -> Admission {
         let protectors = ["persistentvolume-protection", "persistentvolumeclaim-protection"];
-        let is_lifted = self.nodes() > 0 && protectors.iter().all(|name| self.controllers.runs(name));
-        match self.admission.clone().unwrap_or_else(Admission::all) {
-            admission if is_lifted => admission,
-            admission => admission.without("StorageObjectInUseProtection"),
+        let runs = |name: &str| self.nodes() > 0 && self.controllers.runs(name);
+        let mut admission = self.admission.clone().unwrap_or_else(Admission::all);
+        if !protectors.iter().all(|name| runs(name)) {
+            admission = admission.without("StorageObjectInUseProtection");
         }
+        if !runs("serviceaccount") {
+            admission = admission.without("ServiceAccount");
+        }
+        admission
     }
 
     fn nodes(&self) -> usize {

@@ -93,6 +93,9 @@ impl Plane {
             credentials: credentials(args)?,
         };
         let client = Client::from_kube(server.client(), env);
+        // Before the manifests, whose Pods need service accounts.
+        let authority = options.credentials.as_ref().map(Credentials::ca_pem).unwrap_or_default();
+        let controllers = args.start_controllers(&client, authority);
         if !manifests.is_empty() {
             install(manifests, &client).await?;
         }
@@ -106,8 +109,6 @@ impl Plane {
             ErrorKind::WouldBlock => PlaneError::InUse { file },
             _ => PlaneError::Kubeconfig { file, source },
         })?;
-        let authority = listening.credentials().map(Credentials::ca_pem).unwrap_or_default();
-        let controllers = args.start_controllers(&client, authority);
         front::ready(&listening.url(), &kubeconfig, args.data_dir.as_deref());
         front::installed(manifests);
         front::faults(&args.faults);

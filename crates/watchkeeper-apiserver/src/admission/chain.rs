@@ -9,6 +9,7 @@ use crate::admission::plugins::limit_ranger::LimitRanger;
 use crate::admission::plugins::priority::Priority;
 use crate::admission::plugins::resource_quota::ResourceQuota;
 use crate::admission::plugins::runtime_class::RuntimeClass;
+use crate::admission::plugins::service_account::ServiceAccount;
 use crate::admission::plugins::storage_object_in_use_protection::StorageObjectInUseProtection;
 use crate::admission::policies::validating::ValidatingPolicies;
 use crate::admission::reinvocation::Reinvocation;
@@ -22,6 +23,7 @@ type Make = fn() -> Box<dyn Plugin>;
 /// All plugins by name, in the order in which they run.
 pub(super) const PLUGINS: &[(&str, Make)] = &[
     ("LimitRanger", || Box::new(LimitRanger)),
+    ("ServiceAccount", || Box::new(ServiceAccount)),
     (PRIORITY, || Box::new(Priority)),
     ("StorageObjectInUseProtection", || Box::new(StorageObjectInUseProtection)),
     ("RuntimeClass", || Box::new(RuntimeClass)),

@@ -99,7 +99,7 @@ async fn respond(
     let mut answered = call.answer(found, body).await;
     while answered.as_ref().is_err_and(|failure| failure.outdated) {
         // Lets the request that changed the object continue, and others run.
-        if !call.call_webhooks().await {
+        if !call.supply_admission().await {
             yield_now().await;
         }
         call.admission.iter().for_each(|session| session.begin());
@@ -264,15 +264,20 @@ impl Call {
         }
     }
 
-    /// Calls the webhooks whose answers the last attempt lacked. Returns whether there were any.
-    pub(crate) async fn call_webhooks(&self) -> bool {
+    /// Calls the webhooks whose answers the last attempt lacked, and waits for what it wants to wait for. Returns whether
+    /// there was anything.
+    pub(crate) async fn supply_admission(&self) -> bool {
         let Some(session) = &self.admission else { return false };
+        let wait = session.take_wait();
+        if let Some((revision, patience)) = wait {
+            self.shared.reach(revision + 1, patience).await;
+        }
         let called = session.make_calls().await;
-        if called {
+        if called || wait.is_some() {
             // The attempt did not fail because of another write.
             self.tries.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |tries| tries.checked_sub(1)).ok();
         }
-        called
+        called || wait.is_some()
     }
 
     /// Finds what the URL names; `None` if its group or version is not served.

@@ -83,6 +83,7 @@ impl Plane {
         }
         let settings =
             ApiServer::builder(env).authorization(args.authorization.into()).admission(args.admission());
+        let settings = settings.priority_and_fairness(true);
         let server = match &args.data_dir {
             Some(folder) => settings.open(folder)?,
             None => settings.build(),

@@ -19,6 +19,7 @@ use crate::failure::{Failure, Result};
 use crate::http::admit::admit;
 use crate::http::backlog::Backlog;
 use crate::http::body::RequestBody;
+use crate::http::flow::labelled;
 use crate::http::metrics::Request as Counted;
 use crate::http::negotiate::{self, Asked, Form};
 use crate::http::reply::{self, Reply};
@@ -72,9 +73,13 @@ async fn respond(
         Ok(user) => user,
         Err(failure) => return reply::failure(&failure),
     };
+    let flow = shared.flow(user.as_deref(), &head, &route, &query);
     let target = match route {
         Route::Resource(target) => target,
-        other => return static_routes::answer(shared, &other, &query, &head.method, &head.headers),
+        other => {
+            let reply = static_routes::answer(shared, &other, &query, &head.method, &head.headers);
+            return labelled(reply, flow);
+        }
     };
     let own_period = head.extensions.get::<BookmarkPeriod>();
     let admission = session(shared, &head.method, user.as_ref());
@@ -118,7 +123,7 @@ async fn respond(
     if let Some(request) = counted {
         shared.requests.count(request, reply.status());
     }
-    reply
+    labelled(reply, flow)
 }
 
 /// Begins the admission of a request that writes, if there are plugins.

@@ -114,7 +114,10 @@ async fn respond(
     call.work_off().await;
     let reply = match answered {
         Ok(reply) => reply,
-        Err(failure) => warn(reply::failure(&failure), &failure.warnings),
+        Err(failure) => {
+            let form = negotiate::failure_form(&call.headers);
+            warn(reply::failure_in(form, &failure), &failure.warnings)
+        }
     };
     let reply = match &call.admission {
         Some(session) => warn(reply, &session.take_warnings()),

@@ -237,9 +237,9 @@ pub(crate) struct ServeArgs {
     /// --as) and of service account tokens (kubectl create token)
     #[arg(long, value_name = "MODE", value_enum, default_value_t)]
     pub(crate) authorization: Mode,
-    /// Admission plugins: `*` for all, NAME for one, -NAME to leave one out; there are LimitRanger, Priority,
-    /// StorageObjectInUseProtection, RuntimeClass, DefaultIngressClass, MutatingAdmissionWebhook, ValidatingAdmissionPolicy,
-    /// ValidatingAdmissionWebhook and ResourceQuota [default: *]
+    /// Admission plugins: `*` for all, NAME for one, -NAME to leave one out; there are LimitRanger, ServiceAccount,
+    /// Priority, StorageObjectInUseProtection, RuntimeClass, DefaultIngressClass, MutatingAdmissionPolicy,
+    /// MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook and ResourceQuota [default: *]
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub(crate) admission: Option<Admission>,
     /// Only the API server: no built-in controllers and no nodes

@@ -11,6 +11,7 @@ use crate::admission::plugins::resource_quota::ResourceQuota;
 use crate::admission::plugins::runtime_class::RuntimeClass;
 use crate::admission::plugins::service_account::ServiceAccount;
 use crate::admission::plugins::storage_object_in_use_protection::StorageObjectInUseProtection;
+use crate::admission::policies::mutating::MutatingPolicies;
 use crate::admission::policies::validating::ValidatingPolicies;
 use crate::admission::reinvocation::Reinvocation;
 use crate::admission::webhooks::mutating::MutatingWebhooks;
@@ -28,6 +29,7 @@ pub(super) const PLUGINS: &[(&str, Make)] = &[
     ("StorageObjectInUseProtection", || Box::new(StorageObjectInUseProtection)),
     ("RuntimeClass", || Box::new(RuntimeClass)),
     ("DefaultIngressClass", || Box::new(DefaultIngressClass)),
+    ("MutatingAdmissionPolicy", || Box::new(MutatingPolicies::default())),
     ("MutatingAdmissionWebhook", || Box::new(MutatingWebhooks::default())),
     ("ValidatingAdmissionPolicy", || Box::new(ValidatingPolicies::default())),
     ("ValidatingAdmissionWebhook", || Box::new(ValidatingWebhooks::default())),

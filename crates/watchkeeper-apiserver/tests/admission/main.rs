@@ -7,6 +7,7 @@ mod common;
 mod accounts;
 mod hook;
 mod limits;
+mod mutations;
 mod policies;
 mod priority;
 mod quotas;

@@ -22,6 +22,7 @@ use crate::access::authorize::{Authorization, Authorizer};
 use crate::access::tokens::Tokens;
 use crate::access::user::User;
 use crate::admission::selection::Admission;
+use crate::http::flow::FlowControl;
 use crate::http::handler::handle;
 use crate::http::reply::ReplyBody;
 use crate::http::shared::{BOOKMARK_PERIOD, BookmarkPeriod, Shared};
@@ -73,6 +74,7 @@ impl ApiServer {
             streaming_lists: true,
             authorization: Authorization::default(),
             admission: Admission::default(),
+            flow_control: false,
         }
     }
 
@@ -189,6 +191,7 @@ pub struct ApiServerBuilder {
     streaming_lists: bool,
     authorization: Authorization,
     admission: Admission,
+    flow_control: bool,
 }
 
 impl ApiServerBuilder {
@@ -227,6 +230,16 @@ impl ApiServerBuilder {
     /// With `Priority`, the priority classes of the system are created at the start.
     pub fn admission(mut self, admission: Admission) -> Self {
         self.admission = admission;
+        self
+    }
+
+    /// Whether requests are classified by FlowSchemas, as with `--enable-priority-and-fairness` of kube-apiserver. The default
+    /// is false.
+    ///
+    /// If true, the default FlowSchemas and PriorityLevelConfigurations that do not exist are created at the start, and the
+    /// headers of a response name those of its request. No request is delayed or refused.
+    pub fn priority_and_fairness(mut self, enabled: bool) -> Self {
+        self.flow_control = enabled;
         self
     }
 
@@ -294,6 +307,9 @@ impl ApiServerBuilder {
         if self.authorization == Authorization::Rbac {
             core.create_default_roles();
         }
+        if self.flow_control {
+            core.create_flow_control();
+        }
     }
 
     pub(crate) fn with(self, core: Arc<Mutex<Core>>, durable: Option<Durable>) -> ApiServer {
@@ -307,6 +323,7 @@ impl ApiServerBuilder {
         let tokens = Tokens::new(secret, &self.env.clock);
         let mut shared = Shared::new(&self.env, core, durable, tokens);
         shared.authorizer = Authorizer::new(self.authorization);
+        shared.flow_control = self.flow_control.then(FlowControl::default);
         shared.admission = Arc::new(self.admission.chain());
         shared.bookmark_period = self.bookmark_period.clamp(SHORTEST_BOOKMARK_PERIOD, LONGEST_WATCH);
         shared.streaming_lists = self.streaming_lists;

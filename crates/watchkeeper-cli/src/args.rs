@@ -237,9 +237,9 @@ pub(crate) struct ServeArgs {
     /// --as) and of service account tokens (kubectl create token)
     #[arg(long, value_name = "MODE", value_enum, default_value_t)]
     pub(crate) authorization: Mode,
-    /// Admission plugins: `*` for all, NAME for one, -NAME to leave one out; there are LimitRanger, Priority,
-    /// StorageObjectInUseProtection, RuntimeClass, DefaultIngressClass, MutatingAdmissionWebhook, ValidatingAdmissionPolicy,
-    /// ValidatingAdmissionWebhook and ResourceQuota [default: *]
+    /// Admission plugins: `*` for all, NAME for one, -NAME to leave one out; there are LimitRanger, ServiceAccount,
+    /// Priority, StorageObjectInUseProtection, RuntimeClass, DefaultIngressClass, MutatingAdmissionPolicy,
+    /// MutatingAdmissionWebhook, ValidatingAdmissionPolicy, ValidatingAdmissionWebhook and ResourceQuota [default: *]
     #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
     pub(crate) admission: Option<Admission>,
     /// Only the API server: no built-in controllers and no nodes
@@ -264,14 +264,19 @@ impl ServeArgs {
         }
     }
 
-    /// The admission plugins. The one that protects claims and volumes is left out if no controller would let them go.
+    /// The admission plugins, without those that need a controller which does not run: claims and volumes would not be let go,
+    /// and Pods would have no service account.
     pub(crate) fn admission(&self) -> Admission {
         let protectors = ["persistentvolume-protection", "persistentvolumeclaim-protection"];
-        let is_lifted = self.nodes() > 0 && protectors.iter().all(|name| self.controllers.runs(name));
-        match self.admission.clone().unwrap_or_else(Admission::all) {
-            admission if is_lifted => admission,
-            admission => admission.without("StorageObjectInUseProtection"),
+        let runs = |name: &str| self.nodes() > 0 && self.controllers.runs(name);
+        let mut admission = self.admission.clone().unwrap_or_else(Admission::all);
+        if !protectors.iter().all(|name| runs(name)) {
+            admission = admission.without("StorageObjectInUseProtection");
         }
+        if !runs("serviceaccount") {
+            admission = admission.without("ServiceAccount");
+        }
+        admission
     }
 
     fn nodes(&self) -> usize {

@@ -83,6 +83,7 @@ impl Plane {
         }
         let settings =
             ApiServer::builder(env).authorization(args.authorization.into()).admission(args.admission());
+        let settings = settings.priority_and_fairness(true);
         let server = match &args.data_dir {
             Some(folder) => settings.open(folder)?,
             None => settings.build(),
@@ -93,6 +94,9 @@ impl Plane {
             credentials: credentials(args)?,
         };
         let client = Client::from_kube(server.client(), env);
+        // Before the manifests, whose Pods need service accounts.
+        let authority = options.credentials.as_ref().map(Credentials::ca_pem).unwrap_or_default();
+        let controllers = args.start_controllers(&client, authority);
         if !manifests.is_empty() {
             install(manifests, &client).await?;
         }
@@ -106,8 +110,6 @@ impl Plane {
             ErrorKind::WouldBlock => PlaneError::InUse { file },
             _ => PlaneError::Kubeconfig { file, source },
         })?;
-        let authority = listening.credentials().map(Credentials::ca_pem).unwrap_or_default();
-        let controllers = args.start_controllers(&client, authority);
         front::ready(&listening.url(), &kubeconfig, args.data_dir.as_deref());
         front::installed(manifests);
         front::faults(&args.faults);

@@ -14,7 +14,7 @@ use watchkeeper::store::Snapshot;
 use watchkeeper::{Client, Env, Kind, Object, ObjectName};
 use watchkeeper_apiserver::{Admission, ApiServer, Authorization, User};
 #[cfg(feature = "workloads")]
-use watchkeeper_controllers::cluster;
+use watchkeeper_controllers::{cluster, service_account};
 use watchkeeper_controllers::{garbage_collector, namespace_controller};
 
 use crate::manifest;
@@ -162,6 +162,8 @@ impl TestClusterBuilder {
         let has_user = user.is_some() || !roles.is_empty();
         let mode = if has_user { Authorization::Rbac } else { Authorization::AlwaysAllow };
         let user = user.or_else(|| has_user.then(|| User::service_account("default", "operator")));
+        #[cfg(feature = "workloads")]
+        let has_accounts = admission.names().any(|name| name == "ServiceAccount");
         let server = ApiServer::builder(&env).authorization(mode).admission(admission).build();
         let client = Client::from_kube(server.client(), &env);
         let stop = CancellationToken::new();
@@ -172,7 +174,7 @@ impl TestClusterBuilder {
         });
         #[cfg(feature = "workloads")]
         if self.nodes > 0 {
-            run_workloads(self.nodes, &client, &stop);
+            run_workloads(self.nodes, has_accounts, &client, &stop);
         }
         let cluster = TestCluster {
             server,
@@ -194,11 +196,16 @@ impl TestClusterBuilder {
 }
 
 #[cfg(feature = "workloads")]
-fn run_workloads(nodes: usize, client: &Client, stop: &CancellationToken) {
+fn run_workloads(nodes: usize, has_accounts: bool, client: &Client, stop: &CancellationToken) {
     let (client, stop) = (client.clone(), stop.clone());
     let mut workloads = cluster::Options::default();
     workloads.nodes = nodes;
-    tokio::spawn(async move { cluster::run(&client, &workloads, stop).await });
+    let mut identity = service_account::Options::default();
+    identity.accounts = has_accounts;
+    tokio::spawn(async move {
+        let workloads = cluster::run(&client, &workloads, stop.clone());
+        tokio::join!(workloads, service_account::run(&client, &identity, stop.clone()))
+    });
 }
 
 impl TestCluster {

@@ -230,3 +230,17 @@ async fn the_pod_of_highest_priority_gets_the_room_that_another_leaves() {
         before = next;
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn with_its_plugin_a_pod_gets_a_service_account_and_runs() {
+    let admission = "ServiceAccount".parse().unwrap();
+    let builder = TestCluster::builder().env(&Env::simulated(1)).nodes(1).admission(admission);
+    let cluster = builder.without_operator().await;
+    cluster.apply("{apiVersion: v1, kind: Namespace, metadata: {name: new}}").await;
+    // In one step with its namespace, as a user does.
+    let pod = "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: new}, spec: {containers: [{name: main, image: a}]}}";
+    cluster.apply(pod).await;
+    let is_running = |pod: &Pod| pod.status.as_ref().is_some_and(|it| it.phase.as_deref() == Some("Running"));
+    let pod = cluster.eventually::<Pod>("new/a", is_running).await;
+    assert_eq!(pod.spec.as_ref().unwrap().service_account_name.as_deref(), Some("default"));
+}

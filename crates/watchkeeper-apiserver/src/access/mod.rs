@@ -1,8 +1,9 @@
-//! Access control: who makes a request, and whether they may.
+//! Access control: who makes a request, whether they may, and which flow it belongs to.
 
 pub(crate) mod attributes;
 pub(crate) mod authenticate;
 pub(crate) mod authorize;
+pub(crate) mod flow;
 pub(crate) mod impersonate;
 mod local;
 mod node;

@@ -9,7 +9,9 @@ use crate::admission::plugins::limit_ranger::LimitRanger;
 use crate::admission::plugins::priority::Priority;
 use crate::admission::plugins::resource_quota::ResourceQuota;
 use crate::admission::plugins::runtime_class::RuntimeClass;
+use crate::admission::plugins::service_account::ServiceAccount;
 use crate::admission::plugins::storage_object_in_use_protection::StorageObjectInUseProtection;
+use crate::admission::policies::mutating::MutatingPolicies;
 use crate::admission::policies::validating::ValidatingPolicies;
 use crate::admission::reinvocation::Reinvocation;
 use crate::admission::webhooks::mutating::MutatingWebhooks;
@@ -22,10 +24,12 @@ type Make = fn() -> Box<dyn Plugin>;
 /// All plugins by name, in the order in which they run.
 pub(super) const PLUGINS: &[(&str, Make)] = &[
     ("LimitRanger", || Box::new(LimitRanger)),
+    ("ServiceAccount", || Box::new(ServiceAccount)),
     (PRIORITY, || Box::new(Priority)),
     ("StorageObjectInUseProtection", || Box::new(StorageObjectInUseProtection)),
     ("RuntimeClass", || Box::new(RuntimeClass)),
     ("DefaultIngressClass", || Box::new(DefaultIngressClass)),
+    ("MutatingAdmissionPolicy", || Box::new(MutatingPolicies::default())),
     ("MutatingAdmissionWebhook", || Box::new(MutatingWebhooks::default())),
     ("ValidatingAdmissionPolicy", || Box::new(ValidatingPolicies::default())),
     ("ValidatingAdmissionWebhook", || Box::new(ValidatingWebhooks::default())),

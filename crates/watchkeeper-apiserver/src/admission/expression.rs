@@ -3,28 +3,32 @@
 use std::fmt;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use kube_cel::KubeCelExt as _;
 use kube_cel::cel::objects::{Key, Map};
+use kube_cel::cel::parser::Expression as Tree;
 use kube_cel::cel::{Context, Program, Value as CelValue};
-use serde_json::Value;
+use serde_json::{Map as Object, Value};
 
+use crate::admission::initializers;
 use crate::kinds::rules::{MOST_SIGNS, signs, with_room};
 
 /// A compiled expression. One that does not compile fails each evaluation.
 pub(super) struct Expression {
     text: String,
-    program: Result<Program, String>,
+    tree: Result<Tree, String>,
 }
 
 impl Expression {
     pub(super) fn compile(text: &str) -> Self {
-        let program = match signs(text) > MOST_SIGNS {
+        let tree = match signs(text) > MOST_SIGNS {
             true => Err("compilation failed: the expression is too long or too deep".to_owned()),
-            false => with_room(|| Program::compile(text).map_err(|error| error.to_string()))
+            false => with_room(|| compiled(text))
                 .unwrap_or_else(|| Err("the parser failed".to_owned()))
                 .map_err(|why| format!("compilation failed: {why}")),
         };
-        Self { text: text.to_owned(), program }
+        Self { text: text.to_owned(), tree }
     }
 
     /// Evaluates a condition.
@@ -37,12 +41,19 @@ impl Expression {
 
     pub(super) fn evaluate(&self, scope: &Scope) -> Result<CelValue, String> {
         let failed = |why: &dyn fmt::Display| format!("expression '{}' resulted in error: {why}", self.text);
-        let program = self.program.as_ref().map_err(|why| failed(why))?;
-        let result = with_room(|| program.execute(&scope.0));
+        let tree = self.tree.as_ref().map_err(|why| failed(why))?;
+        let result = with_room(|| CelValue::resolve(tree, &scope.0));
         result
             .ok_or_else(|| failed(&"it cannot be evaluated"))?
             .map_err(|why| failed(&lower_case(&why.to_string())))
     }
+}
+
+fn compiled(text: &str) -> Result<Tree, String> {
+    let program = Program::compile(text).map_err(|error| error.to_string())?;
+    let mut tree = program.expression().clone();
+    initializers::replace(&mut tree)?;
+    Ok(tree)
 }
 
 impl fmt::Debug for Expression {
@@ -100,6 +111,28 @@ fn to_cel(value: &Value) -> CelValue {
     }
 }
 
+/// Returns the JSON of a value; `None` if it has none.
+pub(super) fn to_json(value: &CelValue) -> Option<Value> {
+    Some(match value {
+        CelValue::Null => Value::Null,
+        CelValue::Bool(value) => (*value).into(),
+        CelValue::Int(number) => (*number).into(),
+        CelValue::UInt(number) => (*number).into(),
+        CelValue::Float(number) => (*number).into(),
+        CelValue::String(text) => text.as_str().into(),
+        CelValue::Bytes(bytes) => STANDARD.encode(&**bytes).into(),
+        CelValue::List(list) => Value::Array(list.iter().map(to_json).collect::<Option<_>>()?),
+        CelValue::Map(map) => {
+            let fields = map.map.iter().map(|(key, value)| match key {
+                Key::String(name) => Some((name.to_string(), to_json(value)?)),
+                _ => None,
+            });
+            Value::Object(fields.collect::<Option<Object<_, _>>>()?)
+        }
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -115,6 +148,7 @@ mod tests {
         assert_eq!(holds("has(object.spec.paused)"), Ok(false));
         assert!(holds("object.spec.other == 1").is_err_and(|why| why.contains("resulted in error")));
         assert!(holds("object.spec.replicas").is_err());
+        assert!(holds("Other{a: 1} == 1").is_err_and(|why| why.contains("undeclared reference to 'Other'")));
         assert!(holds("object.(").is_err_and(|why| why.contains("compilation failed")));
     }
 }

@@ -7,7 +7,9 @@
 pub(crate) mod attempt;
 mod cache;
 pub(crate) mod chain;
+mod completion;
 mod expression;
+mod initializers;
 pub(crate) mod plugin;
 mod plugins;
 mod policies;

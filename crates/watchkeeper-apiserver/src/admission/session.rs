@@ -2,11 +2,12 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::{Value, json};
-use watchkeeper::clock::{Clock, Generator};
+use watchkeeper::clock::{Clock, Generator, Instant};
 
 use crate::access::user::User;
 use crate::admission::chain::Chain;
@@ -14,6 +15,9 @@ use crate::admission::plugin::Charge;
 use crate::admission::reinvocation::Reinvocation;
 use crate::admission::webhooks::calls::Calls;
 use crate::state::core::Core;
+
+/// How long a request waits for what controllers make, in all.
+const PATIENCE: Duration = Duration::from_millis(1500);
 
 /// The admission of one request. The request has one time and one seed, so that each of its attempts makes the same
 /// object.
@@ -30,6 +34,15 @@ pub(crate) struct Session {
     options: Mutex<Value>,
     calls: Calls,
     reinvocation: Mutex<Reinvocation>,
+    wait: Mutex<Wait>,
+}
+
+/// A wait for what controllers make.
+#[derive(Debug, Default)]
+struct Wait {
+    deadline: Option<Instant>,
+    /// The revision that the last attempt has seen, if it waits for a later one.
+    after: Option<u64>,
 }
 
 impl Session {
@@ -52,6 +65,7 @@ impl Session {
             options: Mutex::new(json!({})),
             calls: Calls::default(),
             reinvocation: Mutex::default(),
+            wait: Mutex::default(),
         }
     }
 
@@ -69,6 +83,20 @@ impl Session {
     /// Makes the calls that the last attempt lacked. Returns whether there were any.
     pub(crate) async fn make_calls(&self) -> bool {
         self.calls.make(&self.core, &self.clock).await
+    }
+
+    /// Lets the request start over after the next change since `revision`. Returns false when it has waited long enough.
+    pub(super) fn wait_after(&self, revision: u64) -> bool {
+        let (mut wait, now) = (self.wait.lock(), self.clock.now());
+        let deadline = *wait.deadline.get_or_insert(now + PATIENCE);
+        wait.after = (now < deadline).then_some(revision);
+        wait.after.is_some()
+    }
+
+    /// Takes the revision after which the last attempt wants to start over, and how long it waits.
+    pub(crate) fn take_wait(&self) -> Option<(u64, Duration)> {
+        let mut wait = self.wait.lock();
+        Some((wait.after.take()?, wait.deadline?.saturating_duration_since(self.clock.now())))
     }
 
     pub(super) fn options(&self) -> Value {

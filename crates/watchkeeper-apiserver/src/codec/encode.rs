@@ -1,11 +1,13 @@
-//! Protobuf encoding of JSON values by the table of types, as far as metadata and `Status` need it.
+//! Protobuf encoding of JSON values by the table of types.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::codec::protobuf::MAGIC;
 use crate::codec::wire::Message;
-use crate::types::{Field, Id, ValueType, get, named};
+use crate::types::{Field, Id, ValueType, get, named, of_kind, schema};
 
 /// Returns an object in the envelope in which protobuf objects travel.
 pub(crate) fn enveloped(api_version: &str, kind: &str, object: Message) -> Vec<u8> {
@@ -16,12 +18,31 @@ pub(crate) fn enveloped(api_version: &str, kind: &str, object: Message) -> Vec<u
     [MAGIC, &envelope.into_bytes()].concat()
 }
 
+/// Returns an object of a built-in type in its envelope; its own apiVersion and kind say which.
+pub(crate) fn object(value: &Value) -> Option<Vec<u8>> {
+    let (api_version, kind) = (value["apiVersion"].as_str()?, value["kind"].as_str()?);
+    if (api_version, kind) == ("v1", "Status") {
+        return Some(status(value));
+    }
+    Some(enveloped(api_version, kind, message(of_kind(api_version, kind)?, value)))
+}
+
+/// Returns a list of objects of a built-in type in its envelope.
+pub(crate) fn list(
+    (api_version, kind): (&str, &str),
+    item: Id,
+    metadata: &Value,
+    items: impl Iterator<Item = Value>,
+) -> Vec<u8> {
+    enveloped(api_version, kind, partial_list(metadata, items.map(|value| message(item, &value))))
+}
+
 /// Returns the message of a `PartialObjectMetadata`.
 pub(crate) fn partial(metadata: &Value) -> Message {
     Message::of(1, of_type("meta/v1.ObjectMeta", metadata))
 }
 
-/// Returns the message of a `PartialObjectMetadataList` of items made by [`partial`].
+/// Returns the message of a list of items: all lists have their metadata and their items in the same fields.
 pub(crate) fn partial_list(metadata: &Value, items: impl Iterator<Item = Message>) -> Message {
     let mut list = Message::of(1, of_type("meta/v1.ListMeta", metadata));
     for item in items {
@@ -56,6 +77,12 @@ fn message(id: Id, value: &Value) -> Message {
     for field in &get(id).fields {
         if let Some(value) = value.get(field.name).filter(|value| !value.is_null()) {
             add(&mut message, field, value);
+        }
+    }
+    for (number, inlined) in &get(id).inlined {
+        let inlined = self::message(*inlined, value);
+        if inlined != Message::default() {
+            message.message(u32::try_from(*number).unwrap_or_default(), inlined);
         }
     }
     message
@@ -101,19 +128,66 @@ fn scalar(into: &mut Message, number: u32, ty: &ValueType, value: &Value) {
             fields.repeated(1, &value.to_string());
             into.message(number, fields)
         }
-        // Metadata has no other types.
-        _ => into,
+        (ValueType::Bytes, Value::String(text)) => {
+            into.bytes(number, &STANDARD.decode(text).unwrap_or_default())
+        }
+        (ValueType::Float, Value::Number(value)) => into.double(number, value.as_f64().unwrap_or_default()),
+        (ty, value) => into.message(number, wrapped(ty, value)),
     };
+}
+
+/// Returns the message of a value that has another form in JSON.
+fn wrapped(ty: &ValueType, value: &Value) -> Message {
+    let mut message = Message::default();
+    match (ty, value) {
+        (ValueType::IntOrString, Value::String(text)) => {
+            message.integer(1, 1).repeated(3, text);
+        }
+        (ValueType::IntOrString, value) => {
+            message.integer(2, value.as_i64().unwrap_or_default().cast_unsigned());
+        }
+        (ValueType::Quantity, Value::String(text)) => {
+            message.repeated(1, text);
+        }
+        (ValueType::Quantity | ValueType::Raw | ValueType::Json, value) => {
+            message.repeated(1, &value.to_string());
+        }
+        (ValueType::Strings, Value::Array(texts)) => {
+            for text in texts.iter().filter_map(Value::as_str) {
+                message.repeated(1, text);
+            }
+        }
+        (ValueType::SchemaOrBool, Value::Bool(allows)) => {
+            message.integer(1, (*allows).into());
+        }
+        (ValueType::SchemaOrBool, value) => {
+            message.integer(1, 1);
+            scalar(&mut message, 2, schema(), value);
+        }
+        (ValueType::SchemaOrArray, Value::Array(schemas)) => {
+            schemas.iter().for_each(|value| scalar(&mut message, 2, schema(), value));
+        }
+        (ValueType::SchemaOrStrings, Value::Array(texts)) => {
+            for text in texts.iter().filter_map(Value::as_str) {
+                message.repeated(2, text);
+            }
+        }
+        (ValueType::SchemaOrArray | ValueType::SchemaOrStrings, value) => {
+            scalar(&mut message, 1, schema(), value);
+        }
+        // A value that does not fit its type is not stored.
+        _ => {}
+    }
+    message
 }
 
 #[cfg(test)]
 mod tests {
-    use base64::Engine as _;
-    use base64::engine::general_purpose::STANDARD;
     use serde_json::json;
 
     use super::*;
     use crate::codec::protobuf;
+    use crate::types::normalize::normalize;
 
     /// The metadata of objects of a real server, in protobuf and in JSON.
     #[test]
@@ -140,6 +214,49 @@ mod tests {
             }
             assert_eq!(read, original);
         }
+    }
+
+    /// Each line of the fixture is one object of a real server, in protobuf and in JSON.
+    #[test]
+    fn an_object_is_read_as_it_was_written() {
+        for line in include_str!("../../tests/fixtures/protobuf.jsonl").lines() {
+            let pair: Value = serde_json::from_str(line).unwrap();
+            let expected = &pair["json"];
+            let written = object(expected).unwrap();
+            let mut read = protobuf::read(&written, ("", "")).unwrap();
+            let text = |field: &str| expected[field].as_str().unwrap();
+            let id = of_kind(text("apiVersion"), text("kind")).unwrap();
+            let unknown = normalize(id, &mut read).unwrap();
+            assert_eq!(unknown, Vec::<String>::new(), "{}", text("kind"));
+            assert_eq!(read, *expected, "{}", text("kind"));
+        }
+    }
+
+    #[test]
+    fn values_that_have_another_form_in_json_are_wrapped() {
+        let schema = json!({
+            "type": "object", "minimum": -1.5, "default": {"a": [1, null]}, "enum": ["a", 7],
+            "additionalProperties": {"type": "string"}, "items": {"type": "integer"},
+            "properties": {"none": {"additionalProperties": false}, "all": {"additionalProperties": true}},
+            "dependencies": {"a": ["b", "c"], "d": {"type": "null"}},
+        });
+        let versions =
+            json!([{"name": "v1", "served": true, "storage": false, "schema": {"openAPIV3Schema": schema}}]);
+        let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "spec": {"group": "g", "versions": versions}});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": {
+            "containers": [{"name": "c", "resources": {"limits": {"cpu": "100m"}},
+                "livenessProbe": {"httpGet": {"port": "http"}}, "readinessProbe": {"tcpSocket": {"port": 80}}}],
+            "volumes": [{"name": "v", "secret": {"secretName": "s", "optional": false}}]}});
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "data": {"a": "AAEC", "b": ""}});
+        let revision =
+            json!({"apiVersion": "apps/v1", "kind": "ControllerRevision", "data": {"a": [1]}, "revision": 3});
+        let review = json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+            "spec": {"extra": {"a": ["b", ""]}}});
+        for sent in [definition, pod, secret, revision, review] {
+            assert_eq!(protobuf::read(&object(&sent).unwrap(), ("", "")).unwrap(), sent);
+        }
+        assert_eq!(object(&json!({"apiVersion": "example.dev/v1", "kind": "Foo"})), None);
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod last_applied;
 pub(crate) mod set;
 #[cfg(test)]
 mod tests;
-mod walk;
+pub(crate) mod walk;
 
 use set::Set;
 use walk::Comparison;

@@ -43,7 +43,12 @@ pub(crate) fn admit(
 }
 
 /// Returns what a request asks for.
-fn attributes<'a>(method: &Method, path: &'a str, route: &'a Route, query: &'a Query) -> Attributes<'a> {
+pub(super) fn attributes<'a>(
+    method: &Method,
+    path: &'a str,
+    route: &'a Route,
+    query: &'a Query,
+) -> Attributes<'a> {
     let Route::Resource(target) = route else {
         return Attributes { verb: lower_case(method), object: Object::Path(path) };
     };

@@ -99,7 +99,7 @@ impl Call {
                 let departure = self.work(stored.bytes.len(), plan)?;
                 match self.admit_delete(&kind, "", &stored, options) {
                     Err(failure) if failure.outdated => {
-                        if !self.call_webhooks().await {
+                        if !self.supply_admission().await {
                             yield_now().await;
                         }
                         continue;

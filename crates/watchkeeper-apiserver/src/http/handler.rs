@@ -19,6 +19,7 @@ use crate::failure::{Failure, Result};
 use crate::http::admit::admit;
 use crate::http::backlog::Backlog;
 use crate::http::body::RequestBody;
+use crate::http::flow::labelled;
 use crate::http::metrics::Request as Counted;
 use crate::http::negotiate::{self, Asked, Form};
 use crate::http::reply::{self, Reply};
@@ -72,9 +73,13 @@ async fn respond(
         Ok(user) => user,
         Err(failure) => return reply::failure(&failure),
     };
+    let flow = shared.flow(user.as_deref(), &head, &route, &query);
     let target = match route {
         Route::Resource(target) => target,
-        other => return static_routes::answer(shared, &other, &query, &head.method, &head.headers),
+        other => {
+            let reply = static_routes::answer(shared, &other, &query, &head.method, &head.headers);
+            return labelled(reply, flow);
+        }
     };
     let own_period = head.extensions.get::<BookmarkPeriod>();
     let admission = session(shared, &head.method, user.as_ref());
@@ -99,7 +104,7 @@ async fn respond(
     let mut answered = call.answer(found, body).await;
     while answered.as_ref().is_err_and(|failure| failure.outdated) {
         // Lets the request that changed the object continue, and others run.
-        if !call.call_webhooks().await {
+        if !call.supply_admission().await {
             yield_now().await;
         }
         call.admission.iter().for_each(|session| session.begin());
@@ -109,7 +114,10 @@ async fn respond(
     call.work_off().await;
     let reply = match answered {
         Ok(reply) => reply,
-        Err(failure) => warn(reply::failure(&failure), &failure.warnings),
+        Err(failure) => {
+            let form = negotiate::failure_form(&call.headers);
+            warn(reply::failure_in(form, &failure), &failure.warnings)
+        }
     };
     let reply = match &call.admission {
         Some(session) => warn(reply, &session.take_warnings()),
@@ -118,7 +126,7 @@ async fn respond(
     if let Some(request) = counted {
         shared.requests.count(request, reply.status());
     }
-    reply
+    labelled(reply, flow)
 }
 
 /// Begins the admission of a request that writes, if there are plugins.
@@ -264,15 +272,20 @@ impl Call {
         }
     }
 
-    /// Calls the webhooks whose answers the last attempt lacked. Returns whether there were any.
-    pub(crate) async fn call_webhooks(&self) -> bool {
+    /// Calls the webhooks whose answers the last attempt lacked, and waits for what it wants to wait for. Returns whether
+    /// there was anything.
+    pub(crate) async fn supply_admission(&self) -> bool {
         let Some(session) = &self.admission else { return false };
+        let wait = session.take_wait();
+        if let Some((revision, patience)) = wait {
+            self.shared.reach(revision + 1, patience).await;
+        }
         let called = session.make_calls().await;
-        if called {
+        if called || wait.is_some() {
             // The attempt did not fail because of another write.
             self.tries.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |tries| tries.checked_sub(1)).ok();
         }
-        called
+        called || wait.is_some()
     }
 
     /// Finds what the URL names; `None` if its group or version is not served.

@@ -5,6 +5,7 @@ pub(crate) mod backlog;
 pub(crate) mod body;
 mod deletes;
 pub(crate) mod discovery;
+pub(crate) mod flow;
 pub(crate) mod handler;
 mod health;
 pub(crate) mod metrics;

@@ -17,6 +17,8 @@ use crate::kinds::kind::Kind;
 pub(crate) enum Form {
     Json,
     Yaml,
+    /// Objects of built-in kinds, for clients that accept nothing else.
+    Protobuf,
     /// Objects reduced to their metadata; `beta` selects `v1beta1` of that format.
     Metadata {
         beta: bool,
@@ -29,7 +31,9 @@ pub(crate) enum Form {
 
 pub(crate) const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 const CUSTOM_BODIES: &str = "application/json, application/yaml";
-const ANSWERS: &str = "application/json, application/yaml";
+const ANSWERS: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+/// The same for custom resources.
+const CUSTOM_ANSWERS: &str = "application/json, application/yaml";
 
 /// One clause of an Accept header.
 struct Clause<'a> {
@@ -102,8 +106,10 @@ pub(crate) fn accept(headers: &HeaderMap, asked: Asked<'_>) -> Result<Form> {
         let form = match clause.media {
             "application/json" | "*/*" => Form::Json,
             "application/yaml" => Form::Yaml,
-            // Of objects, only the metadata is served so.
             PROTOBUF if is_partial(clause) => Form::Json,
+            PROTOBUF if is_plain(clause) && asked.kind.custom.is_none() && !accepts_text(&clauses) => {
+                Form::Protobuf
+            }
             _ => continue,
         };
         let protobuf = clause.media == PROTOBUF;
@@ -142,7 +148,25 @@ pub(crate) fn accept(headers: &HeaderMap, asked: Asked<'_>) -> Result<Form> {
             _ => transformed = true,
         }
     }
-    Err(if transformed { none_transformed() } else { none_of() })
+    let answers = if asked.kind.custom.is_some() { CUSTOM_ANSWERS } else { ANSWERS };
+    Err(if transformed { none_transformed(answers) } else { none_of(answers) })
+}
+
+fn is_plain(clause: &Clause<'_>) -> bool {
+    clause.param("as").is_none()
+}
+
+/// Returns whether an object may be sent as text, which is encoded once for all clients.
+fn accepts_text(clauses: &[Clause<'_>]) -> bool {
+    let is_text = |media| ["application/json", "application/yaml", "*/*"].contains(&media);
+    clauses.iter().any(|clause| is_plain(clause) && is_text(clause.media))
+}
+
+/// Selects the form of a failure: protobuf for clients that accept nothing else.
+pub(crate) fn failure_form(headers: &HeaderMap) -> Form {
+    let clauses = clauses(headers);
+    let is_protobuf = |clause: &Clause<'_>| clause.media == PROTOBUF && is_plain(clause);
+    if clauses.iter().any(is_protobuf) && !accepts_text(&clauses) { Form::Protobuf } else { Form::Json }
 }
 
 /// Returns whether a clause asks for nothing but metadata.
@@ -151,14 +175,14 @@ fn is_partial(clause: &Clause<'_>) -> bool {
 }
 
 /// The failure for an `Accept` header that asks for objects in another form, which is not served here.
-fn none_transformed() -> Box<Failure> {
-    Failure::not_acceptable(format!("only the following media types are accepted: {ANSWERS}"))
+fn none_transformed(answers: &str) -> Box<Failure> {
+    Failure::not_acceptable(format!("only the following media types are accepted: {answers}"))
 }
 
 /// The failure for an `Accept` header without any supported media type.
-fn none_of() -> Box<Failure> {
+fn none_of(answers: &str) -> Box<Failure> {
     let mut failure =
-        Failure::not_acceptable(format!("406: Not Acceptable\n\nAvailable representations: {ANSWERS}"));
+        Failure::not_acceptable(format!("406: Not Acceptable\n\nAvailable representations: {answers}"));
     failure.details = Some(crate::failure::Details::default());
     failure
 }
@@ -178,22 +202,22 @@ fn table(include: &str, beta: bool) -> Result<Form> {
     Ok(Form::Table(Rows { include, beta }))
 }
 
-/// Selects JSON or YAML for a response that is not an object of a served kind.
+/// Selects the form of a response that is not an object of a served kind.
 pub(crate) fn accept_plain(headers: &HeaderMap) -> Result<Form> {
     let clauses = clauses(headers);
     if clauses.is_empty() {
         return Ok(Form::Json);
     }
-    let is_plain = |clause: &&Clause<'_>| clause.param("as").is_none();
     let form = |clause: &Clause<'_>| match clause.media {
         "application/json" | "*/*" => Some(Form::Json),
         "application/yaml" => Some(Form::Yaml),
+        PROTOBUF if !accepts_text(&clauses) => Some(Form::Protobuf),
         _ => None,
     };
-    let served = clauses.iter().filter(is_plain).find_map(form);
+    let served = clauses.iter().filter(|clause| is_plain(clause)).find_map(form);
     served.ok_or_else(|| match clauses.iter().any(|clause| form(clause).is_some()) {
-        true => none_transformed(),
-        false => none_of(),
+        true => none_transformed(ANSWERS),
+        false => none_of(ANSWERS),
     })
 }
 
@@ -282,6 +306,8 @@ mod tests {
             ("application/json", Form::Json),
             ("application/json, */*", Form::Json),
             ("application/vnd.kubernetes.protobuf,application/json", Form::Json),
+            ("application/vnd.kubernetes.protobuf", Form::Protobuf),
+            ("application/vnd.kubernetes.protobuf;q=0.5,text/csv", Form::Protobuf),
             (
                 "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
                 Form::Table(Rows { include: Include::Metadata, beta: false }),
@@ -314,6 +340,8 @@ mod tests {
         assert_eq!(accepted("text/csv"), Err(406));
         assert_eq!(accepted(&format!("{table},application/yaml")), Ok(Form::Yaml));
         assert_eq!(accepted("application/json"), Ok(Form::Json));
+        assert_eq!(accepted(PROTOBUF), Ok(Form::Protobuf));
+        assert_eq!(accepted(&format!("{PROTOBUF},application/json")), Ok(Form::Json));
     }
 
     #[test]

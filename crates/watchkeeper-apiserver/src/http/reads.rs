@@ -119,7 +119,7 @@ impl Call {
         };
         let body = self.read(kind, |core| Ok(WatchBody::open(&self.shared, &mut core.store, request)))?;
         let media = match form {
-            Form::Metadata { protobuf: true, .. } => {
+            Form::Protobuf | Form::Metadata { protobuf: true, .. } => {
                 HeaderValue::from_static("application/vnd.kubernetes.protobuf;stream=watch")
             }
             _ => reply::JSON,

@@ -131,13 +131,23 @@ pub(crate) fn value(code: u16, form: Form, value: &Value) -> Reply {
     {
         return with(code, YAML, ReplyBody::text(text.into()));
     }
+    if form == Form::Protobuf
+        && let Some(object) = encode::object(value)
+    {
+        return protobuf(code, object);
+    }
     let mut text = value.to_string();
     text.push('\n');
     with(code, JSON, ReplyBody::text(text.into()))
 }
 
 pub(crate) fn failure(failure: &Failure) -> Reply {
-    let mut reply = value(failure.code, Form::Json, &failure.to_value());
+    failure_in(Form::Json, failure)
+}
+
+/// Responds with a failure in a negotiated form.
+pub(crate) fn failure_in(form: Form, failure: &Failure) -> Reply {
+    let mut reply = value(failure.code, form, &failure.to_value());
     let retry_after = failure.details.as_ref().map_or(0, |details| details.retry_after);
     if retry_after > 0 {
         reply.headers_mut().insert(RETRY_AFTER, retry_after.into());
@@ -153,7 +163,7 @@ pub(crate) fn object(code: u16, form: Form, kind: &Kind, stored: &Stored, now: T
             let chunks = VecDeque::from([bytes, Bytes::from_static(b"\n")]);
             with(code, JSON, ReplyBody::chunks(chunks))
         }
-        Form::Yaml => value(code, form, &stored.value_in(kind)),
+        Form::Yaml | Form::Protobuf => value(code, form, &stored.value_in(kind)),
         Form::Metadata { beta, protobuf: true } => {
             let metadata = encode::partial(&stored.metadata());
             self::protobuf(code, encode::enveloped(metadata_version(beta), PARTIAL, metadata))
@@ -242,6 +252,15 @@ pub(crate) fn list(form: Form, kind: &Kind, page: &Page, now: Timestamp) -> Repl
             });
             value(200, form, &list)
         }
+        Form::Protobuf => match kind.schema {
+            Some(item) => {
+                let items = page.items.iter().map(|item| item.value_in(kind));
+                let named = (kind.api_version.as_str(), kind.list_kind.as_str());
+                self::protobuf(200, encode::list(named, item, &metadata, items))
+            }
+            // This form is for kinds with a type.
+            None => failure(&Failure::internal("a custom resource has no protobuf form")),
+        },
         Form::Metadata { beta, protobuf: true } => {
             let items = page.items.iter().map(|item| encode::partial(&item.metadata()));
             let list = encode::partial_list(&metadata, items);

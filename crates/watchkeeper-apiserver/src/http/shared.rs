@@ -16,6 +16,7 @@ use crate::access::tokens::Tokens;
 use crate::admission::chain::Chain;
 use crate::admission::selection::Admission;
 use crate::http::body::{LARGE_AT_ONCE, LARGE_WAITING};
+use crate::http::flow::FlowControl;
 use crate::http::metrics::RequestCounts;
 use crate::persist::durable::Durable;
 use crate::state::core::Core;
@@ -37,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) streaming_lists: bool,
     pub(crate) authorizer: Authorizer,
     pub(crate) admission: Arc<Chain>,
+    /// Classifies requests; `None` without flow control.
+    pub(crate) flow_control: Option<FlowControl>,
     /// Signs the tokens of service accounts.
     pub(crate) tokens: Tokens,
     pub(crate) generator: Generator,
@@ -60,6 +63,7 @@ impl Shared {
             streaming_lists: true,
             authorizer: Authorizer::default(),
             admission: Arc::new(Admission::none().chain()),
+            flow_control: None,
             tokens,
             generator: env.generator.fork("apiserver watches"),
             requests: RequestCounts::default(),

@@ -1,5 +1,7 @@
 //! Routes other than resources: discovery, health, metrics and OpenAPI documents.
 
+use std::sync::Arc;
+
 use http::header::{CACHE_CONTROL, ETAG, HeaderValue, IF_NONE_MATCH, VARY};
 use http::{HeaderMap, Method};
 use serde_json::Value;
@@ -17,7 +19,7 @@ use crate::kinds::registry::{Document, Registry};
 
 /// Answers a request for a route that is not a resource.
 pub(crate) fn answer(
-    shared: &Shared,
+    shared: &Arc<Shared>,
     route: &Route,
     query: &Query,
     method: &Method,
@@ -32,7 +34,7 @@ pub(crate) fn answer(
     match route {
         Route::Index => json(discovery::index(registry)),
         Route::Version => json(discovery::version()),
-        Route::Metrics => reply::text(200, shared.requests.text()),
+        Route::Metrics => reply::text(200, shared.requests.text() + &shared.flow_metrics()),
         Route::Health { name, checks } => health::answer(name, checks, query),
         Route::Core if negotiate::wants_aggregated(headers) => {
             cached(headers, discovery::aggregated(registry, true), AGGREGATED)

@@ -315,6 +315,9 @@ impl WatchBody {
             chunks.push(encode::watch_event(kind, &object).into());
             return object.len();
         }
+        if self.form == Form::Protobuf {
+            return self.write_protobuf(chunks, kind, stored, fresh);
+        }
         let share = |view: View, make: &dyn Fn() -> Text| match fresh {
             true => stored.view(&view, make).0,
             false => make().0,
@@ -341,6 +344,20 @@ impl WatchBody {
         size
     }
 
+    /// Writes an event with the whole object in protobuf.
+    fn write_protobuf(&self, chunks: &mut Chunks, kind: &str, stored: &Stored, fresh: bool) -> usize {
+        let make = || {
+            let object = encode::object(&stored.value_in(&self.kind));
+            (Bytes::from(object.unwrap_or_default()), 0)
+        };
+        let (object, _) = match fresh {
+            true => stored.view(&View::Protobuf(self.kind.api_version.clone()), make),
+            false => make(),
+        };
+        chunks.push(encode::watch_event(kind, &object).into());
+        object.len()
+    }
+
     fn write_bookmark(&mut self, chunks: &mut Chunks, end_of_initial: bool) {
         let mut metadata = json!({"resourceVersion": self.cursor.to_string()});
         if end_of_initial {
@@ -360,13 +377,17 @@ impl WatchBody {
             _ => (self.kind.kind.as_str(), self.kind.api_version.as_str()),
         };
         let object = json!({"kind": kind, "apiVersion": api_version, "metadata": metadata});
-        write_event(chunks, "BOOKMARK", &object);
+        let encoded = (self.form == Form::Protobuf).then(|| encode::object(&object)).flatten();
+        match encoded {
+            Some(object) => chunks.push(encode::watch_event("BOOKMARK", &object).into()),
+            None => write_event(chunks, "BOOKMARK", &object),
+        }
     }
 
     fn fail(&mut self, chunks: &mut Chunks, failure: &Failure) {
         let status = failure.to_value();
         match self.form {
-            Form::Metadata { protobuf: true, .. } => {
+            Form::Protobuf | Form::Metadata { protobuf: true, .. } => {
                 chunks.push(encode::watch_event("ERROR", &encode::status(&status)).into());
             }
             _ => write_event(chunks, "ERROR", &status),

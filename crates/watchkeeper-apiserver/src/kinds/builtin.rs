@@ -391,7 +391,11 @@ pub(crate) const BUILTINS: &[Builtin] = &[
         "v1",
         "MutatingAdmissionPolicy",
         "mutatingadmissionpolicies",
-        &AdmissionPolicy { rules: "mutations", headers: "Name Mutations:integer ParamKind Age" },
+        &AdmissionPolicy {
+            rules: "mutations",
+            headers: "Name Mutations:integer ParamKind Age",
+            is_checked: false,
+        },
     )
     .cluster()
     .category(EXTENSIONS)
@@ -424,7 +428,11 @@ pub(crate) const BUILTINS: &[Builtin] = &[
         "v1",
         "ValidatingAdmissionPolicy",
         "validatingadmissionpolicies",
-        &AdmissionPolicy { rules: "validations", headers: "Name Validations:integer ParamKind Age" },
+        &AdmissionPolicy {
+            rules: "validations",
+            headers: "Name Validations:integer ParamKind Age",
+            is_checked: true,
+        },
     )
     .cluster()
     .category(EXTENSIONS)

@@ -1,12 +1,25 @@
-//! The identity of a body: its `apiVersion`, `kind` and namespace, compared with those of the URL.
+//! The identity of a body: its `apiVersion`, `kind` and namespace, compared with those of the URL; and generated names.
 
 use serde_json::Value;
+use watchkeeper::clock::Generator;
 
 use crate::failure::{Failure, Result, quoted};
 use crate::kinds::fill::set_text;
 use crate::kinds::kind::Kind;
 use crate::kinds::meta;
 use crate::types;
+
+/// Without vowels and look-alikes, so that generated names form no words.
+const NAME_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// The length of the random part of a generated name.
+pub(crate) const SUFFIX_LENGTH: usize = 5;
+
+/// Returns the random part of a generated name.
+pub(crate) fn random_suffix(generator: &Generator) -> String {
+    let letter = || NAME_ALPHABET[generator.below(NAME_ALPHABET.len() as u64) as usize] as char;
+    std::iter::repeat_with(letter).take(SUFFIX_LENGTH).collect()
+}
 
 /// Why a body is not an object of the kind in the URL.
 #[derive(Debug, PartialEq, Eq)]

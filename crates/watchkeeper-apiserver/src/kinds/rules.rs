@@ -19,6 +19,8 @@ mod places;
 mod size;
 mod types;
 
+pub(crate) use types::policy_problem;
+
 /// The maximum number of brackets, dots and operators in a rule. It bounds the depth of the syntax tree.
 pub(crate) const MOST_SIGNS: usize = 2_000;
 /// Enough for the deepest rule. Untouched pages cost no memory.

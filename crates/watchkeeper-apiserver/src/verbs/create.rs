@@ -9,7 +9,7 @@ use crate::admission::attempt::Attempt;
 use crate::failure::{Cause, Failure, Result};
 use crate::fields::{Managers, track};
 use crate::kinds::behaviour::{Change, Findings};
-use crate::kinds::identity::{identify, place};
+use crate::kinds::identity::{SUFFIX_LENGTH, identify, place, random_suffix};
 use crate::kinds::kind::Kind;
 use crate::kinds::meta;
 use crate::kinds::size;
@@ -19,9 +19,6 @@ use crate::verbs::draft::{Draft, Outcome, Seen};
 use crate::verbs::update::stored_at;
 use crate::verbs::write::Write;
 
-/// Without vowels and look-alikes, so that generated names form no words.
-const NAME_ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-const SUFFIX_LENGTH: usize = 5;
 const NAME_BASE_LIMIT: usize = 63 - SUFFIX_LENGTH;
 const NAME_TRIES: usize = 8;
 
@@ -108,10 +105,7 @@ impl Core {
         }
         let mut name = String::new();
         for _ in 0..NAME_TRIES {
-            name = base[..cut].to_owned();
-            for _ in 0..SUFFIX_LENGTH {
-                name.push(NAME_ALPHABET[generator.below(NAME_ALPHABET.len() as u64) as usize] as char);
-            }
+            name = format!("{}{}", &base[..cut], random_suffix(generator));
             let key = Key::new(namespace, &name);
             if self.store.get(&kind.storage, &key).is_none() {
                 return Ok(key);

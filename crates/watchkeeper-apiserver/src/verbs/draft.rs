@@ -43,6 +43,8 @@ pub(crate) struct Seen {
     pub(crate) kinds: Vec<Arc<Kind>>,
     /// All kinds, for the write of a definition.
     pub(crate) registry: Option<Arc<Registry>>,
+    /// All kinds, for an object that is completed by them.
+    served: Option<Arc<Registry>>,
     pub(crate) generator: Generator,
     clock: Clock,
     /// The time of the request, where all its attempts have the same.
@@ -108,6 +110,10 @@ impl Context for Seen {
 
     fn generator(&self) -> &Generator {
         &self.generator
+    }
+
+    fn registry(&self) -> Option<&Registry> {
+        self.served.as_deref()
     }
 
     fn any_peer_has(&self, field: &str, value: &str) -> bool {
@@ -189,6 +195,7 @@ impl Core {
             ranges: if kind.behaviour.allocates() { self.service_ranges() } else { Vec::new() },
             kinds: if kind.is_definition() { self.registry.defined(&key.name) } else { Vec::new() },
             registry: kind.is_definition().then(|| self.registry.clone()),
+            served: kind.behaviour.needs_registry().then(|| self.registry.clone()),
             generator: self.generator.clone(),
             clock: self.clock.clone(),
             fixed: None,

@@ -10,6 +10,7 @@ pub(crate) mod delete;
 pub(crate) mod draft;
 pub(crate) mod duties;
 mod evict;
+mod flow_control;
 pub(crate) mod list;
 pub(crate) mod logs;
 pub(crate) mod merge_patch;

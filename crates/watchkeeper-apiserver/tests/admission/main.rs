@@ -4,8 +4,10 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod accounts;
 mod hook;
 mod limits;
+mod mutations;
 mod policies;
 mod priority;
 mod quotas;

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::common::{CONFIG_MAPS, MERGE, OURS, Server, call, patch, post, send};
+use crate::common::{CONFIG_MAPS, MERGE, OURS, Server, call, get, patch, post, send};
 use crate::hook::GROUP;
 use crate::{own, refused};
 
@@ -150,4 +150,110 @@ async fn policies_and_bindings_are_validated() {
     let path = format!("{GROUP}/validatingadmissionpolicybindings");
     let message = refused(call(&server, "POST", &path, &binding).await, 422);
     assert!(message.contains("must not contain both Deny and Warn"), "{message}");
+}
+
+/// A definition of `Crontab` in a group of the test, with a number of replicas.
+fn definition(group: &str) -> Value {
+    let replicas = json!({"type": "object", "properties": {"replicas": {"type": "integer"}}});
+    let schema = json!({"type": "object", "properties": {"spec": replicas}});
+    json!({"metadata": {"name": format!("crontabs.{group}")}, "spec": {
+        "group": group, "scope": "Namespaced", "names": {"plural": "crontabs", "kind": "Crontab"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]}})
+}
+
+/// The types that a policy is found to have wrong: the fields and the messages.
+async fn checked(server: &Server, name: &str) -> Vec<(String, String)> {
+    let path = format!("{GROUP}/validatingadmissionpolicies/{}", own(name));
+    let status = async || {
+        let (_, policy) = get(server, &path).await;
+        let is_done = policy["status"]["typeChecking"].is_object()
+            && policy["status"]["observedGeneration"] == policy["metadata"]["generation"];
+        is_done.then(|| policy["status"]["typeChecking"]["expressionWarnings"].clone())
+    };
+    let warnings = server.until("a type check", status).await;
+    let warnings = warnings.as_array().cloned().unwrap_or_default();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    warnings.iter().map(|it| (text(&it["fieldRef"]), text(&it["warning"]))).collect()
+}
+
+// e2e: ValidatingAdmissionPolicy should type check validation expressions
+/// On the embedded server alone: it is a controller that checks types elsewhere.
+#[tokio::test(start_paused = true)]
+async fn the_types_of_a_policy_are_checked() {
+    let server = Server::embedded_with_admission("*").await;
+    let policies = format!("{GROUP}/validatingadmissionpolicies");
+    let with = |name: &str, validations: &Value| {
+        let mut policy = policy(name, validations);
+        policy["spec"]["matchConstraints"]["resourceRules"][0]["apiGroups"] = json!(["apps"]);
+        policy
+    };
+    let sound = json!([
+        {"expression": "object.spec.replicas > 1 && object.metadata.labels['a'] == 'b' && request.userInfo.x == 1"},
+        {"expression": "authorizer.group('apps').resource('deployments').check('get').allowed()",
+         "messageExpression": "object.spec.template.spec.containers.map(c, c.name + c.image).join(',')"},
+        {"expression": "object.spec.strategy.rollingUpdate.maxSurge == 1 && object.spec.selector.x__y == null",
+         "messageExpression": "string(variables.any) + oldObject.metadata.__namespace__"},
+    ]);
+    post(&server, &policies, &with("types", &sound)).await;
+    let wrong = checked(&server, "types").await;
+    assert_eq!(wrong.len(), 1, "{wrong:?}");
+    assert_eq!(wrong[0].0, "spec.validations[2].expression");
+    assert!(wrong[0].1.contains("undefined field 'x__y'"), "{wrong:?}");
+
+    let confused = json!([{"expression": "object.spec.replicas > '1'",
+        "messageExpression": "'wants replicas > 1, got ' + object.spec.replicas"}]);
+    let path = format!("{policies}/{}", own("types"));
+    let (code, _) = patch(&server, &path, MERGE, &json!({"spec": {"validations": confused}})).await;
+    assert_eq!(code, 200);
+    let wrong = checked(&server, "types").await;
+    assert_eq!(
+        wrong[0].1,
+        "apps/v1, Kind=Deployment: ERROR: <input>:1:22: found no matching overload for '_>_' applied to '(int, \
+         string)'\n | object.spec.replicas > '1'\n | .....................^\n"
+    );
+    assert_eq!(wrong[1].0, "spec.validations[0].messageExpression");
+    let overload = "found no matching overload for '_+_' applied to '(string, int)'";
+    assert!(wrong.len() == 2 && wrong[1].1.contains(overload), "{wrong:?}");
+
+    // A change of something else leaves the result as it is.
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    assert_eq!(patch(&server, &path, MERGE, &labels).await.0, 200);
+    assert_eq!(checked(&server, "types").await.len(), 2);
+}
+
+// e2e: ValidatingAdmissionPolicy should type check a CRD
+#[tokio::test(start_paused = true)]
+async fn a_policy_about_custom_resources_is_checked_by_their_schema() {
+    let server = Server::embedded_with_admission("*").await;
+    let group = format!("{OURS}.dev");
+    post(&server, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition(&group)).await;
+    let mut policy = policy(
+        "custom",
+        &json!([
+            {"expression": "object.spec.replicas > 1 && object.metadata.uid != ''"},
+            {"expression": "object.spec.replicas > '1'"},
+            {"expression": "object.spec.maxRetries < 10"},
+            {"expression": "params.data['a'] == 1 && params.other == ''"},
+        ]),
+    );
+    let rule = &mut policy["spec"]["matchConstraints"]["resourceRules"][0];
+    (rule["apiGroups"], rule["resources"]) = (json!([group]), json!(["crontabs", "*/scale"]));
+    policy["spec"]["paramKind"] = json!({"apiVersion": "v1", "kind": "ConfigMap"});
+    post(&server, &format!("{GROUP}/validatingadmissionpolicies"), &policy).await;
+    let wrong = checked(&server, "custom").await;
+    let fields: Vec<_> = wrong.iter().map(|(field, _)| field.as_str()).collect();
+    assert_eq!(fields, [1, 2, 3].map(|at| format!("spec.validations[{at}].expression")));
+    assert!(wrong[0].1.starts_with(&format!("{group}/v1, Kind=Crontab: ERROR: ")), "{wrong:?}");
+    assert!(wrong[1].1.contains("undefined field 'maxRetries'"), "{wrong:?}");
+    assert!(wrong[2].1.contains("applied to '(string, int)'"), "{wrong:?}");
+    assert!(wrong[2].1.contains("undefined field 'other'"), "{wrong:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_about_whatever_there_is_has_no_types() {
+    let server = Server::embedded_with_admission("*").await;
+    let mut policy = policy("any", &json!([{"expression": "object.no.such.field == 1"}]));
+    policy["spec"]["matchConstraints"]["resourceRules"][0]["apiGroups"] = json!(["*"]);
+    let created = post(&server, &format!("{GROUP}/validatingadmissionpolicies"), &policy).await;
+    assert_eq!(created["status"], json!({"observedGeneration": 1, "typeChecking": {}}));
 }

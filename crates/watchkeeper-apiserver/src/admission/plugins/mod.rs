@@ -5,4 +5,5 @@ pub(super) mod limit_ranger;
 pub(super) mod priority;
 pub(super) mod resource_quota;
 pub(super) mod runtime_class;
+pub(super) mod service_account;
 pub(super) mod storage_object_in_use_protection;

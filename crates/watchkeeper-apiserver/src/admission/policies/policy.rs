@@ -1,4 +1,4 @@
-//! A compiled ValidatingAdmissionPolicy, and the decision on one object.
+//! A compiled policy, and its decision on one object.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,6 +7,7 @@ use kube_cel::cel::Value as CelValue;
 use serde_json::Value;
 
 use crate::admission::expression::{Expression, Scope, map};
+use crate::admission::policies::mutation::Mutation;
 use crate::kinds::cells::{list, text};
 use crate::state::store::Stored;
 
@@ -20,6 +21,7 @@ pub(super) struct Policy {
     conditions: Vec<Expression>,
     variables: Vec<(String, Expression)>,
     validations: Vec<Validation>,
+    mutations: Vec<Mutation>,
 }
 
 #[derive(Debug)]
@@ -77,6 +79,7 @@ impl Policy {
                 .map(|it| (text(&it["name"]).to_owned(), compile(&it["expression"])))
                 .collect(),
             validations: validations.collect(),
+            mutations: list(&spec["mutations"]).iter().map(Mutation::compile).collect(),
             bindings,
             spec,
         }
@@ -94,6 +97,11 @@ impl Policy {
             return Ok(false);
         }
         results.into_iter().find(Result::is_err).unwrap_or(Ok(true))
+    }
+
+    /// What the policy does to an object, in order.
+    pub(super) fn mutations(&self) -> &[Mutation] {
+        &self.mutations
     }
 
     /// Returns why an object is refused.
@@ -114,7 +122,7 @@ impl Policy {
     }
 
     /// Adds the variables, in their order. One that fails is missing, so that only those who use it fail.
-    fn with_variables(&self, mut scope: Scope) -> Scope {
+    pub(super) fn with_variables(&self, mut scope: Scope) -> Scope {
         let mut variables: Vec<(&str, CelValue)> = Vec::new();
         scope = scope.with_value("variables", map(&variables));
         for (name, expression) in &self.variables {

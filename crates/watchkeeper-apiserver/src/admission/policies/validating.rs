@@ -2,20 +2,15 @@
 
 use serde_json::Value;
 
-use crate::admission::attempt::{Attempt, Operation};
+use crate::admission::attempt::Attempt;
 use crate::admission::cache::Cache;
-use crate::admission::expression::Scope;
 use crate::admission::plugin::Plugin;
 use crate::admission::policies::matching::selects;
-use crate::admission::policies::params;
 use crate::admission::policies::policy::{Policy, Refusal};
+use crate::admission::policies::{GROUP, params, scope};
 use crate::admission::rules::is_exempt;
 use crate::failure::{Cause, Failure, Result};
 use crate::kinds::cells::list;
-use crate::kinds::kind::Kind;
-use crate::state::store::Key;
-
-const GROUP: &str = "admissionregistration.k8s.io";
 
 #[derive(Debug, Default)]
 pub(in crate::admission) struct ValidatingPolicies {
@@ -68,7 +63,7 @@ fn decide(policy: &Policy, binding: &Value, attempt: &Attempt<'_>, object: Optio
     };
     let mut refusals = Vec::new();
     for param in params {
-        let scope = scope(attempt, &kind, object).with("params", &param);
+        let scope = scope::of(attempt, &kind, object).with("params", &param);
         match policy.conditions_hold(&scope) {
             Ok(true) => refusals.extend(policy.refusals(scope)),
             Ok(false) => {}
@@ -76,21 +71,6 @@ fn decide(policy: &Policy, binding: &Value, attempt: &Attempt<'_>, object: Optio
         }
     }
     refusals
-}
-
-/// The variables of all expressions.
-fn scope(attempt: &Attempt<'_>, kind: &Kind, object: Option<&Value>) -> Scope {
-    let in_version = |object: &Value| attempt.convert(object.clone(), attempt.kind, kind);
-    let object = object.filter(|_| attempt.operation != Operation::Delete);
-    let namespace = match attempt.namespace {
-        "" => None,
-        name => attempt.find("", "v1", "namespaces", &Key::new("", name)).map(|found| found.value()),
-    };
-    Scope::new()
-        .with("object", &object.map_or(Value::Null, in_version))
-        .with("oldObject", &attempt.old.map_or(Value::Null, in_version))
-        .with("request", &attempt.request(kind))
-        .with("namespaceObject", &namespace.unwrap_or_default())
 }
 
 /// Does with a refusal what the binding says. Returns the failure, if it denies the write.

@@ -4,13 +4,13 @@ use serde_json::Value;
 
 use crate::admission::attempt::{Attempt, Operation};
 use crate::admission::cache::Cache;
+use crate::admission::completion::complete;
 use crate::admission::plugin::Plugin;
 use crate::admission::rules::is_exempt;
 use crate::admission::webhooks::hook::Hook;
 use crate::failure::{Failure, Result, quoted};
 use crate::fields::json_patch;
 use crate::kinds::kind::Kind;
-use crate::types;
 
 #[derive(Debug, Default)]
 pub(in crate::admission) struct MutatingWebhooks {
@@ -84,17 +84,6 @@ fn patch(
     if !patched.is_object() {
         return Err(failed("the patched object is not an object"));
     }
-    let unusable = |why: String| failed(&why);
-    match attempt.body {
-        None => {
-            kind.behaviour.normalize(kind, &mut patched, false).map_err(unusable)?;
-            kind.behaviour.defaults(kind, &mut patched)?;
-        }
-        Some((version, name)) => {
-            if let Some(id) = types::of_kind(version, name) {
-                types::normalize::normalize(id, &mut patched).map_err(unusable)?;
-            }
-        }
-    }
+    complete(attempt, kind, &mut patched)?;
     Ok(Some(attempt.convert(patched, kind, attempt.kind)))
 }

@@ -1,12 +1,17 @@
 //! ValidatingAdmissionPolicies and their bindings, and the same of MutatingAdmissionPolicies.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
-use super::{Behaviour, Change, Findings};
+use super::{Behaviour, Change, Context, Findings};
 use crate::failure::{Cause, Result};
 use crate::kinds::cells::{Row, count, list, text};
 use crate::kinds::fill::{each, fill};
 use crate::kinds::kind::Kind;
+use crate::kinds::registry::Registry;
+use crate::kinds::rules::policy_problem;
 
 /// The policies of one sort.
 #[derive(Debug)]
@@ -14,6 +19,8 @@ pub(in crate::kinds) struct AdmissionPolicy {
     /// The field with what the policy does, and its column.
     pub(in crate::kinds) rules: &'static str,
     pub(in crate::kinds) headers: &'static str,
+    /// Whether the types of its expressions are checked, in the status.
+    pub(in crate::kinds) is_checked: bool,
 }
 
 impl Behaviour for AdmissionPolicy {
@@ -24,6 +31,23 @@ impl Behaviour for AdmissionPolicy {
             default_resources(&mut spec["matchConstraints"]);
         }
         Ok(())
+    }
+
+    fn needs_registry(&self) -> bool {
+        self.is_checked
+    }
+
+    fn prepare_create(&self, policy: &mut Value, context: &dyn Context) {
+        if let Some(registry) = context.registry() {
+            set_checked(policy, 1, registry);
+        }
+    }
+
+    fn prepare_update(&self, before: &Value, policy: &mut Value, context: &dyn Context) {
+        if let Some(registry) = context.registry().filter(|_| before["spec"] != policy["spec"]) {
+            let generation = before["metadata"]["generation"].as_i64().unwrap_or(0);
+            set_checked(policy, generation + 1, registry);
+        }
     }
 
     fn validate(&self, change: &Change<'_>, findings: &mut Findings) {
@@ -65,6 +89,64 @@ impl Behaviour for AdmissionPolicy {
         };
         json!([row.name(), count(&row.spec()[self.rules]), kind, row.age()])
     }
+}
+
+/// The number of kinds for which the types of a policy are checked.
+const MOST_KINDS: usize = 10;
+
+/// Checks the expressions of a policy against the kinds that its rules name. Nothing depends on the result; it is for users.
+fn set_checked(policy: &mut Value, generation: i64, registry: &Registry) {
+    let kinds = kinds_of(&policy["spec"], registry);
+    let wanted = &policy["spec"]["paramKind"];
+    let params = registry.of_kind(text(&wanted["apiVersion"]), text(&wanted["kind"]));
+    let mut warnings = Vec::new();
+    for (at, validation) in list(&policy["spec"]["validations"]).iter().enumerate() {
+        for field in ["expression", "messageExpression"] {
+            let expression = text(&validation[field]);
+            let problems = kinds.iter().filter(|_| !expression.is_empty()).filter_map(|kind| {
+                let problem = policy_problem(expression, kind, params.as_deref())?;
+                Some(format!("{}/{}, Kind={}: {problem}\n", kind.group, kind.version, kind.kind))
+            });
+            let problems: Vec<_> = problems.collect();
+            if !problems.is_empty() {
+                let field = format!("spec.validations[{at}].{field}");
+                warnings.push(json!({"fieldRef": field, "warning": problems.join("\n")}));
+            }
+        }
+    }
+    let status = &mut policy["status"];
+    status["observedGeneration"] = generation.into();
+    status["typeChecking"] = match warnings.is_empty() {
+        true => json!({}),
+        false => json!({"expressionWarnings": warnings}),
+    };
+}
+
+/// The kinds that the rules of a policy name. Rules with wildcards are about too many kinds to tell.
+fn kinds_of(spec: &Value, registry: &Registry) -> Vec<Arc<Kind>> {
+    let mut found = BTreeMap::new();
+    for rule in list(&spec["matchConstraints"]["resourceRules"]) {
+        let names = |field: &str| {
+            let mut names: Vec<_> = list(&rule[field]).iter().map(text).collect();
+            names.sort_unstable();
+            names
+        };
+        let (groups, versions, mut resources) =
+            (names("apiGroups"), names("apiVersions"), names("resources"));
+        resources.retain(|resource| !resource.contains(['*', '/']));
+        if groups.iter().chain(&versions).any(|name| name.contains('*')) {
+            continue;
+        }
+        for group in &groups {
+            for (version, resource) in versions.iter().flat_map(|it| resources.iter().map(move |to| (it, to)))
+            {
+                if let Some(kind) = registry.find(group, version, resource) {
+                    found.insert((kind.group.clone(), kind.version.clone(), kind.kind.clone()), kind.clone());
+                }
+            }
+        }
+    }
+    found.into_values().take(MOST_KINDS).collect()
 }
 
 /// Fills the defaults of `MatchResources`.

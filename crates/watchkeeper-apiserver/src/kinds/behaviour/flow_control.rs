@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::{Behaviour, Change, Findings};
 use crate::failure::{Cause, Result};
 use crate::kinds::cells::{Row, list, number, or, text};
+use crate::kinds::fill::remove_null;
 use crate::kinds::kind::Kind;
 
 #[derive(Debug)]
@@ -73,6 +74,7 @@ impl Behaviour for PriorityLevelConfiguration {
                     fill(queuing, field, default);
                 }
             }
+            remove_null(&mut limited["limitResponse"], "queuing");
         }
         Ok(())
     }

@@ -14,6 +14,7 @@ use crate::failure::{Cause, Result};
 use crate::kinds::cells::{self, Column, Row};
 use crate::kinds::definition::Compiled;
 use crate::kinds::kind::Kind;
+use crate::kinds::registry::Registry;
 use crate::kinds::size;
 use crate::types::normalize::normalize;
 
@@ -199,6 +200,11 @@ pub(crate) trait Behaviour: fmt::Debug + Send + Sync {
         false
     }
 
+    /// Whether objects are completed by what is served: [`Context::registry`] has all kinds.
+    fn needs_registry(&self) -> bool {
+        false
+    }
+
     /// Whether error messages must not repeat the content of an object.
     fn is_confidential(&self) -> bool {
         false
@@ -276,6 +282,9 @@ pub(crate) trait Context {
 
     fn generator(&self) -> &Generator;
 
+    /// All kinds, for a kind that [needs](Behaviour::needs_registry) them.
+    fn registry(&self) -> Option<&Registry>;
+
     /// Whether an object of a kind that [allocates](Behaviour::allocates) has this value in a selectable field.
     fn any_peer_has(&self, field: &str, value: &str) -> bool;
 
@@ -341,7 +350,6 @@ mod tests {
 
     use super::*;
     use crate::kinds::builtin::BUILTINS;
-    use crate::kinds::registry::Registry;
 
     #[test]
     fn every_row_has_a_cell_for_each_column() {

@@ -59,6 +59,8 @@ pub(crate) type Text = (Bytes, usize);
 pub(crate) enum View {
     /// Another version of the kind.
     Version(String),
+    /// The object in this version, in protobuf.
+    Protobuf(String),
     /// The metadata only; `beta` selects `v1beta1` of that format.
     Metadata { beta: bool },
 }

@@ -7,6 +7,7 @@ use kube_cel::cel::parser::Parser;
 use serde_json::Value;
 
 use super::functions::FUNCTIONS;
+use super::policy::AUTHORIZER;
 use super::position::{self, Mark};
 use super::{BOOL, STRING, Type};
 
@@ -61,7 +62,7 @@ pub(in crate::kinds::rules) fn problem(rule: &Value, schema: &Value, whole: bool
 }
 
 /// Returns the type of an expression, or the text of its compile errors.
-fn type_of(expression: &str, scope: &[(&str, Type<'_>)]) -> Result<Type<'static>, String> {
+pub(super) fn type_of(expression: &str, scope: &[(&str, Type<'_>)]) -> Result<Type<'static>, String> {
     let tree = Parser::new()
         .parse(expression)
         .map_err(|errors| position::shown(expression, &position::of_syntax(&errors)))?;
@@ -175,6 +176,14 @@ impl<'a> Check<'a> {
             };
         }
         let target = self.of(target);
+        if target == AUTHORIZER {
+            call.args.iter().for_each(|argument| drop(self.of(argument)));
+            return match name {
+                "allowed" | "errored" => BOOL,
+                "error" | "reason" => STRING,
+                _ => AUTHORIZER,
+            };
+        }
         let loops = ["all", "exists", "existsOne", "exists_one"];
         if MACROS.contains(&name) || loops.contains(&name) && call.args.len() == 3 {
             return Type::Dyn;

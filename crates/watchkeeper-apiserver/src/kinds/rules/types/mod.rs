@@ -1,4 +1,4 @@
-//! Types of expressions in rules: those of the schema, and those of CEL.
+//! Types of expressions in rules and policies: those of the schema, and those of CEL.
 //!
 //! A type that is not known is `Dyn`, which fits everywhere: no rule is refused that a real server accepts.
 
@@ -6,11 +6,15 @@ use std::fmt;
 
 use serde_json::Value;
 
+use crate::types::Id;
+
 mod check;
 mod functions;
+mod policy;
 mod position;
 
 pub(super) use check::{Problem, problem};
+pub(crate) use policy::policy_problem;
 
 /// The type of an expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +38,10 @@ enum Object<'a> {
     Schema { schema: &'a Value, whole: bool },
     /// The metadata of a resource: rules see the name alone.
     Metadata,
+    /// Those of a custom resource, as policies see it: with all of its metadata.
+    Custom(&'a Value),
+    /// Those of a built-in type; `whole` if it is that of a resource.
+    Builtin { id: Id, whole: bool },
 }
 
 const BOOL: Type<'static> = Type::Plain("bool");
@@ -129,8 +137,17 @@ impl<'a> Type<'a> {
 impl<'a> Object<'a> {
     /// Returns the type of a field by its name in rules.
     fn field(self, name: &str) -> Option<Type<'a>> {
-        let Self::Schema { schema, whole } = self else {
-            return ["name", "generateName"].contains(&name).then_some(STRING);
+        let (schema, whole) = match self {
+            Self::Schema { schema, whole } => (schema, whole),
+            Self::Metadata => return ["name", "generateName"].contains(&name).then_some(STRING),
+            Self::Builtin { id, whole } => {
+                let common = if whole { Self::common(name) } else { None };
+                return common.or_else(|| Self::builtin_field(id, name));
+            }
+            Self::Custom(schema) => match Self::common(name) {
+                None => (schema, false),
+                common => return common,
+            },
         };
         match name {
             "kind" | "apiVersion" if whole => return Some(STRING),

@@ -43,8 +43,8 @@ const VIEWS: [(&str, &str, &[&str]); 4] = [
     ("controller", "/controllers/websites", &["websites", "Retrying", "bakery/site-000000", "Next try"]),
     (
         "key",
-        "/explain?kind=Website&key=bakery/site-000003",
-        &["bakery/site-000003", "will be retried in", "Timeline", "site-5f7c-8xkqz"],
+        "/explain?kind=Website&key=tailor/site-000003",
+        &["tailor/site-000003", "will be retried in", "Timeline", "Secret", "tailor/site-000003-tls"],
     ),
     ("informers", "/informers", &["websites.example.com", "Watching", "403 Forbidden", "expired"]),
 ];
@@ -267,7 +267,7 @@ async fn acts(browser: &Browser, served: &Served) -> Outcome {
     browser.press("form.action button").await?;
     shows(browser, texts).await?;
     let at = browser.run("return location.pathname + location.search", json!([])).await?;
-    if at != json!("/explain?kind=websites.example.com&key=bakery%2Fsite-000003") {
+    if at != json!("/explain?kind=websites.example.com&key=tailor%2Fsite-000003") {
         return Err(format!("after the request, the page is {at}").into());
     }
     stays_at_home(browser, served).await

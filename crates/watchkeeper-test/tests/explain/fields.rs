@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 use watchkeeper::explain::{
-    BucketView, ChildView, ControllerView, DegradedView, ErrorView, Explanation, HandlerView, HistogramView,
-    InformerSummary, InformerView, KeyCounts, KeyState, KeySummary, KeyView, KeysPage, KindView, LeaderView,
-    Level, OutcomeView, Overview, PendingWriteView, ProgramPhase, RelatedView, TimelineEntry, TimelineKind,
-    Verdict, VersionsView, ViewRelation,
+    BucketView, CAUSES, ChildView, ControllerView, DegradedView, ErrorView, Explanation, HandlerView,
+    HistogramView, InformerSummary, InformerView, KeyCounts, KeyState, KeySummary, KeyView, KeysPage,
+    KindView, LeaderView, Level, OutcomeView, Overview, PendingWriteView, ProgramPhase, RelatedView,
+    TimelineEntry, TimelineKind, Verdict, VersionsView, ViewRelation,
 };
 
 use crate::page;
@@ -99,4 +99,11 @@ fn the_page_lists_the_words_of_every_list() {
         let row = format!("| `{name}` | `{}` |", words.join("`, `"));
         assert!(page.contains(&row), "the page lacks {row}");
     }
+}
+
+#[test]
+fn the_page_lists_the_words_of_causes() {
+    let mut causes = CAUSES.map(str::to_owned).to_vec();
+    causes.sort();
+    assert_eq!(causes, listed("Causes"));
 }

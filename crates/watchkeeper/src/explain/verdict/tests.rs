@@ -128,3 +128,21 @@ async fn troubles_of_two_causes_are_told_and_those_of_one_only_once() {
     assert_eq!(verdict.causes, ["watchFailing", "noPermission"], "{}", verdict.text);
     assert_eq!(verdict.level, Level::Problem);
 }
+
+#[test]
+fn every_listed_cause_is_one_of_the_code() {
+    const CODE: [&str; 6] = [
+        include_str!("caches.rs"),
+        include_str!("failing.rs"),
+        include_str!("key.rs"),
+        include_str!("mod.rs"),
+        include_str!("program.rs"),
+        include_str!("related.rs"),
+    ];
+    for (at, word) in CAUSES.iter().enumerate() {
+        assert!(!CAUSES[..at].contains(word), "{word} is listed twice");
+        let places: usize = CODE.iter().map(|file| file.matches(&format!("\"{word}\"")).count()).sum();
+        // One of them is the list.
+        assert!(places > 1, "no verdict has the cause {word}");
+    }
+}

@@ -45,6 +45,9 @@ pub enum SyncError {
     /// A cached object does not fit its type.
     #[error(transparent)]
     Undecodable(#[from] DecodeError),
+    /// The Foo names no Deployment.
+    #[error("deployment name missing from the Foo's spec: set spec.deploymentName")]
+    NoDeploymentName,
     /// The Deployment that the Foo names exists, and the Foo does not control it.
     #[error("Resource {0:?} already exists and is not managed by Foo")]
     ResourceExists(String),
@@ -67,11 +70,12 @@ impl SyncError {
             _ => false,
         }
     }
-}
 
-#[derive(Debug, thiserror::Error)]
-#[error("deployment name missing from the Foo's spec: set spec.deploymentName")]
-struct NoDeploymentName;
+    /// Whether a retry cannot help: only a change of the Foo can.
+    fn is_final(&self) -> bool {
+        matches!(self, Self::NoDeploymentName)
+    }
+}
 
 impl Controller {
     /// Creates a controller and registers its handlers with the informers of `factory`, which the caller starts.
@@ -158,6 +162,7 @@ impl Controller {
             }
             // Expected now and then: the retry comes when the cache has caught up.
             Err(error) if error.is_stale() => item.retry_quietly(error),
+            Err(error) if error.is_final() => item.give_up(error),
             Err(error) => item.retry(error),
         }
     }
@@ -172,9 +177,7 @@ impl Controller {
         let foo = foo.get()?;
         let name = &foo.spec.deployment_name;
         if name.is_empty() {
-            // A retry would not help; changing the Foo enqueues it again.
-            self.env.reporter.error(COMPONENT, &key.to_string(), &NoDeploymentName);
-            return Ok(());
+            return Err(SyncError::NoDeploymentName);
         }
         let mut deployment = match self.writes.get(key, self.deployments.indexer(), &key.sibling(name)) {
             None => {

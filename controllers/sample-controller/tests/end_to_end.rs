@@ -11,6 +11,7 @@ use foo_cluster::{FooCluster, Transport};
 use kube_core::params::Patch;
 use sample_controller::api::{Foo, FooSpec};
 use serde_json::json;
+use watchkeeper::explain::KeyState;
 use watchkeeper::queue::QueueKind;
 
 /// The whole story of a Foo: created, scaled, edited by hand, deleted.
@@ -144,9 +145,24 @@ async fn an_empty_deployment_name_is_reported_and_not_tried_again() {
     foo_cluster.until("it is reported", |w| w.controller_env.reporter.errors() > 0).await;
     foo_cluster.controller_env.clock.sleep(std::time::Duration::from_secs(20)).await;
     assert_eq!(foo_cluster.controller_env.reporter.errors(), 1);
+    let view = foo_cluster.explained("a");
+    assert_eq!((view.state, view.verdict.causes), (KeyState::Failed, vec!["terminal".to_owned()]));
+    assert!(
+        view.verdict.text.contains("deployment name missing from the Foo's spec"),
+        "{}",
+        view.verdict.text
+    );
+    let failed = foo_cluster.overview();
+    assert_eq!((failed.reconciles["error"], failed.terminal_errors, failed.keys.failed), (1, 1, 1));
     let patch = Patch::Merge(json!({"spec": {"deploymentName": "web"}}));
     foo_cluster.foos().patch(&foo_cluster.key("a"), &patch).await.unwrap();
     foo_cluster.until("the name is given", |w| w.replicas("web") == Some(1)).await;
+    foo_cluster.until("the status is written", |w| w.foo("a").is_some_and(|foo| foo.status.is_some())).await;
+    foo_cluster.controller_env.clock.sleep(std::time::Duration::from_secs(1)).await;
+    let mended = foo_cluster.overview();
+    assert_eq!((mended.reconciles["error"], mended.keys.failed), (1, 0));
+    assert!(mended.reconciles["success"] > 0, "{:?}", mended.reconciles);
+    assert_eq!(mended.reconciles.values().sum::<u64>(), mended.reconcile_time.count);
     foo_cluster.stop().await;
 }
 

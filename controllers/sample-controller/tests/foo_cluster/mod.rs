@@ -14,14 +14,15 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube_client::Config;
 use kube_client::config::Kubeconfig;
 use kube_core::params::Patch;
-use sample_controller::Options;
 use sample_controller::api::{self, Foo, FooSpec};
+use sample_controller::{Options, Program};
 use serde_json::json;
 use tokio::sync::{Mutex, MutexGuard, Notify};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use watchkeeper::explain::{ControllerView, ExplainSource, KeyView};
 use watchkeeper::informer::{Change, on_change};
-use watchkeeper::process::ClientArgs;
+use watchkeeper::process::{ClientArgs, Pages};
 use watchkeeper::queue::QueueKind;
 use watchkeeper::source::Api;
 use watchkeeper::wire::Class;
@@ -48,6 +49,7 @@ pub(crate) struct FooCluster {
     namespace: String,
     factory: SharedInformerFactory,
     changed: Arc<Notify>,
+    explain: Arc<dyn ExplainSource>,
     link: Link,
     stop: CancellationToken,
     controller: JoinHandle<()>,
@@ -87,8 +89,10 @@ impl FooCluster {
         controller_env.reporter.add_hook(move |_| reported.notify_waiters());
         let stop = CancellationToken::new();
         let (token, options) = (stop.clone(), Options { queue, ..Options::default() });
-        let controller =
-            tokio::spawn(async move { sample_controller::run(&client, &options, token).await.unwrap() });
+        let mut pages = Pages::default();
+        let program = Program::new(&client, &options, &mut pages).unwrap();
+        let explain = pages.explain.unwrap();
+        let controller = tokio::spawn(async move { program.run(token).await.unwrap() });
 
         let factory = SharedInformerFactory::builder(&admin).namespace(&namespace).build();
         observe::<Foo>(&factory, &changed);
@@ -98,7 +102,28 @@ impl FooCluster {
         factory.wait_for_sync(&stop).await.unwrap();
         let (theirs, token) = (admin.clone(), stop.clone());
         let collector = tokio::spawn(async move { garbage_collector::run(&theirs, token).await });
-        Self { controller_env, admin, namespace, factory, changed, link, stop, controller, collector }
+        Self {
+            controller_env,
+            admin,
+            namespace,
+            factory,
+            changed,
+            explain,
+            link,
+            stop,
+            controller,
+            collector,
+        }
+    }
+
+    /// What the controller says of a Foo.
+    pub(crate) fn explained(&self, name: &str) -> KeyView {
+        self.explain.explain("Foo", &self.key(name).to_string()).unwrap().views.remove(0)
+    }
+
+    /// What the controller says of itself.
+    pub(crate) fn overview(&self) -> ControllerView {
+        self.explain.overview().controllers.remove(0)
     }
 
     /// Waits until what the observer sees is as `wanted`, as long as anything changes.

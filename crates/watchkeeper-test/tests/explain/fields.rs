@@ -2,18 +2,19 @@
 
 use serde::Serialize;
 use watchkeeper::explain::{
-    BucketView, ChildView, ControllerView, DegradedView, ErrorView, Explanation, HandlerView, HistogramView,
-    InformerSummary, InformerView, KeyCounts, KeyState, KeySummary, KeyView, KeysPage, KindView, LeaderView,
-    Level, OutcomeView, Overview, PendingWriteView, ProgramPhase, RelatedView, TimelineEntry, TimelineKind,
-    Verdict, VersionsView, ViewRelation,
+    BucketView, CAUSES, ChildView, ControllerView, DegradedView, ErrorView, Explanation, HandlerView,
+    HistogramView, InformerSummary, InformerView, KeyCounts, KeyState, KeySummary, KeyView, KeysPage,
+    KindView, LeaderView, Level, OutcomeView, Overview, PendingWriteView, ProgramPhase, RelatedView,
+    TimelineEntry, TimelineKind, Verdict, VersionsView, ViewRelation,
 };
 
-const PAGE: &str = include_str!("../../../../docs/explain-fields.md");
+use crate::page;
 
 /// The fields of a section of the page, in alphabetical order.
 fn listed(section: &str) -> Vec<String> {
+    let page = page("explain-fields.md");
     let heading = format!("## {section}\n");
-    let (_, rest) = PAGE.split_once(&heading).unwrap_or_else(|| panic!("there is no section {section}"));
+    let (_, rest) = page.split_once(&heading).unwrap_or_else(|| panic!("there is no section {section}"));
     let section = rest.split("\n## ").next().unwrap_or(rest);
     let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
     let mut fields: Vec<_> = rows.map(|(field, _)| field.to_owned()).collect();
@@ -93,8 +94,16 @@ fn the_page_lists_the_words_of_every_list() {
             .to_vec(),
         ),
     ];
+    let page = page("explain-fields.md");
     for (name, words) in words {
         let row = format!("| `{name}` | `{}` |", words.join("`, `"));
-        assert!(PAGE.contains(&row), "the page lacks {row}");
+        assert!(page.contains(&row), "the page lacks {row}");
     }
+}
+
+#[test]
+fn the_page_lists_the_words_of_causes() {
+    let mut causes = CAUSES.map(str::to_owned).to_vec();
+    causes.sort();
+    assert_eq!(causes, listed("Causes"));
 }

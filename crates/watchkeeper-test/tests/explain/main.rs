@@ -9,53 +9,91 @@ mod situations;
 mod website;
 mod world;
 
+use std::sync::mpsc;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use serde_json::json;
+use watchkeeper::ObjectName;
 use watchkeeper::controller::{Action, Controller, Error, Watch};
 use watchkeeper::explain::{ExplainError, ExplainSource, KeyState, KeyView, KeysQuery, TimelineKind};
+use watchkeeper::informer::{Change, on_change};
 use watchkeeper::record::EventType;
+use watchkeeper::workqueue::{Priority, Trigger};
 
 use crate::world::World;
 
-const PAGE: &str = include_str!("../../../../docs/explain.md");
+/// A page of the documentation.
+fn page(name: &str) -> String {
+    let file = format!("{}/../../docs/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(&file).unwrap_or_else(|error| panic!("{file}: {error}"))
+}
 
-/// The situations of the page, with the expected sentences.
-fn expected() -> Vec<(&'static str, &'static str)> {
-    let rows = PAGE.lines().filter_map(|line| {
-        let (name, rest) = line.strip_prefix("| `")?.split_once("` | ")?;
-        let (_, verdict) = rest.split_once(" | ")?;
-        Some((name, verdict.strip_suffix(" |")?))
+/// A situation of the page, with the expected level, first cause and sentences.
+struct Row<'a> {
+    name: &'a str,
+    verdict: (&'a str, &'a str),
+    sentences: &'a str,
+}
+
+fn expected(page: &str) -> Vec<Row<'_>> {
+    let rows = page.lines().filter_map(|line| {
+        let cells: Vec<_> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
+        let &[name, _, verdict, sentences] = &cells[..] else { return None };
+        let name = name.strip_prefix('`')?.strip_suffix('`')?;
+        let (level, cause) = verdict.strip_suffix('`')?.split_once(", `")?;
+        Some(Row { name, verdict: (level, cause), sentences })
     });
     rows.collect()
 }
 
-/// Writes versions, which depend on how much was written before, as N.
+/// Writes versions, which depend on how much was written before, as N and M in the order in which they occur.
 fn masked(text: &str) -> String {
+    const NAMES: [&str; 3] = ["N", "M", "L"];
     let mut pieces = text.split("version ");
     let mut masked = pieces.next().unwrap_or_default().to_owned();
+    let mut known: Vec<&str> = Vec::new();
     for piece in pieces {
         let rest = piece.trim_start_matches(|sign: char| sign.is_ascii_digit());
-        masked += if rest.len() < piece.len() { "version N" } else { "version " };
+        let version = &piece[..piece.len() - rest.len()];
+        masked += "version ";
+        if !version.is_empty() {
+            let at = known.iter().position(|other| *other == version).unwrap_or_else(|| {
+                known.push(version);
+                known.len() - 1
+            });
+            masked += NAMES[at];
+        }
         masked += rest;
     }
     masked
 }
 
+#[test]
+fn versions_are_told_apart() {
+    let text = "changed to version 17, saw version 9; the other is at version 17, in some version";
+    let masked = masked(text);
+    assert_eq!(masked, "changed to version N, saw version M; the other is at version N, in some version");
+}
+
 #[tokio::test(start_paused = true)]
 async fn every_situation_of_the_page_has_the_verdict_that_stands_there() {
-    let expected = expected();
+    let page = page("explain.md");
+    let expected = expected(&page);
     assert!(expected.len() >= 20, "{} situations", expected.len());
     let mut wrong = Vec::new();
-    for (situation, sentences) in expected {
+    for Row { name, verdict: (level, cause), sentences } in expected {
         let mut world = World::new();
-        let asked = situations::plant(&mut world, situation).await;
-        let (kind, key) = asked.unwrap_or_else(|| panic!("nothing plants {situation}"));
-        let explanation = world.explain(kind, key);
-        let found = masked(&explanation.verdict.text);
-        if found != sentences {
-            wrong.push(format!("{situation}\n  expected: {sentences}\n  found:    {found}\n"));
+        let asked = situations::plant(&mut world, name).await;
+        let (kind, key) = asked.unwrap_or_else(|| panic!("nothing plants {name}"));
+        let found = world.explain(kind, key).verdict;
+        let (text, found_level) = (masked(&found.text), serde_json::to_value(found.level).unwrap());
+        if text != sentences || found_level != level || found.causes[0] != cause {
+            wrong.push(format!(
+                "{name}\n  expected: {level}, `{cause}` | {sentences}\n  found:    {}, `{}` | {text}\n",
+                found_level.as_str().unwrap(),
+                found.causes[0]
+            ));
         }
         world.end().await;
     }
@@ -209,4 +247,108 @@ async fn nothing_of_the_contents_of_objects_is_ever_told() {
         assert!(!told.contains("c2VjcmV0LW1hcms"), "{told}");
     }
     world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_child_that_another_controller_reconciles_shows_its_state_and_its_own_children() {
+    let mut world = World::new();
+    world
+        .start(|manager| {
+            let maps = Controller::<ConfigMap>::new(manager).owns(Watch::<Secret>::new());
+            maps.reconcile(|map, cx| async move {
+                let mut secret = Secret::default();
+                secret.metadata.name = map.metadata.name.clone();
+                cx.apply(&secret).await?;
+                Ok(Action::done())
+            })
+            .unwrap();
+            let secrets = Controller::<Secret>::new(manager).owns(Watch::<ServiceAccount>::new());
+            secrets
+                .reconcile(|secret, cx| async move {
+                    let mut account = ServiceAccount::default();
+                    account.metadata.name = secret.metadata.name.clone();
+                    cx.apply(&account).await?;
+                    Ok(Action::requeue_after(Duration::from_secs(600)))
+                })
+                .unwrap();
+        })
+        .await;
+    world.map("a").await;
+    world.pass(10_000).await;
+    let view = world.explain("ConfigMap", "default/a").views.remove(0);
+    let [secret] = &view.children[..] else { panic!("{:?}", view.children) };
+    assert_eq!((secret.kind.as_str(), secret.key.as_str()), ("Secret", "default/a"));
+    assert_eq!((secret.controller.as_deref(), secret.state), (Some("secret"), Some(KeyState::Delayed)));
+    let [account] = &secret.children[..] else { panic!("{:?}", secret.children) };
+    assert_eq!((account.kind.as_str(), account.key.as_str()), ("ServiceAccount", "default/a"));
+    assert_eq!((&account.controller, account.state, account.children.len()), (&None, None, 0));
+    assert_eq!(view.children_left_off, 0);
+    world.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_many_children_the_first_hundred_are_shown() {
+    let mut world = World::new();
+    world
+        .start(|manager| {
+            let maps = Controller::<ConfigMap>::new(manager).owns(Watch::<Secret>::new());
+            maps.reconcile(|_, _| async { Ok(Action::done()) }).unwrap();
+        })
+        .await;
+    world.map("a").await;
+    let owner = world.user.api::<ConfigMap>().get(&ObjectName::namespaced("default", "a")).await.unwrap();
+    let mut shown = Vec::new();
+    for number in 0..101 {
+        let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": owner.metadata.uid, "controller": true});
+        let name = format!("s-{number:03}");
+        world.secret(json!({"name": name, "namespace": "default", "ownerReferences": [owner]})).await;
+        if number == 99 {
+            world.pass(5_000).await;
+            let view = world.explain("ConfigMap", "default/a").views.remove(0);
+            assert_eq!((view.children.len(), view.children_left_off), (100, 0));
+            shown = view.children;
+        }
+    }
+    world.pass(5_000).await;
+    let view = world.explain("ConfigMap", "default/a").views.remove(0);
+    assert_eq!((view.children_left_off, &view.children), (1, &shown), "in the order of their names");
+    world.end().await;
+}
+
+/// On threads, as the handler blocks one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_change_behind_a_blocked_handler_is_not_said_to_be_filtered_out() {
+    for has_predicates in [false, true] {
+        let mut world = World::new();
+        let (release, blocked) = mpsc::channel::<()>();
+        let (tell, mut changes) = tokio::sync::mpsc::unbounded_channel();
+        let queue = world
+            .low_level_with(|informer, explained| {
+                let blocks = move |_: Change<'_, ConfigMap>| {
+                    let _released = blocked.recv();
+                };
+                informer.add_handler(on_change(blocks)).unwrap();
+                let tells = move |change: Change<'_, ConfigMap>| {
+                    let version = change.last_known().map(|map| map.version().clone());
+                    tell.send(version.unwrap()).unwrap();
+                };
+                informer.add_handler(on_change(tells)).unwrap();
+                if has_predicates { explained.filtered() } else { explained }
+            })
+            .await;
+        world.map("a").await;
+        let version = changes.recv().await.unwrap();
+        queue.add_because(ObjectName::namespaced("default", "a"), Priority::Normal, Trigger::External);
+        let mut item = queue.get().await.unwrap();
+        item.saw(&version);
+        item.forget();
+        situations::grow(&world).await;
+        let newer = changes.recv().await.unwrap();
+        let verdict = world.explain("ConfigMap", "default/a").verdict;
+        assert_eq!(verdict.causes, ["cacheBehind"], "{}", verdict.text);
+        assert!(verdict.text.contains(&format!("has changed to version {newer} since")), "{}", verdict.text);
+        assert!(verdict.text.contains(" of configmaps still wait"), "{}", verdict.text);
+        drop(release);
+        world.end().await;
+    }
 }

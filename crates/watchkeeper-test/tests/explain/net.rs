@@ -11,7 +11,7 @@ use kube_client::client::Body;
 use tokio::sync::watch;
 use tower::ServiceExt;
 use watchkeeper::{Client, Env};
-use watchkeeper_apiserver::ApiServer;
+use watchkeeper_apiserver::ApiService;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -28,6 +28,8 @@ pub(crate) enum Way {
     Refused,
     /// Watches deliver nothing.
     Silent,
+    /// There is no answer.
+    Hanging,
 }
 
 /// The ways, and the paths that they are about.
@@ -54,9 +56,9 @@ impl Net {
         self.0.send_modify(|ways| ways.push((way, paths)));
     }
 
-    /// A client that goes this way to `server`.
-    pub(crate) fn client(&self, server: &ApiServer, env: &Env) -> Client {
-        let (service, net) = (server.service(), self.clone());
+    /// A client that goes this way to a server.
+    pub(crate) fn client(&self, service: ApiService, env: &Env) -> Client {
+        let net = self.clone();
         let guarded = tower::service_fn(move |request: Request<Body>| {
             let (service, net) = (service.clone(), net.clone());
             async move { net.pass(service, request).await }
@@ -66,7 +68,7 @@ impl Net {
 
     async fn pass(
         &self,
-        service: watchkeeper_apiserver::ApiService,
+        service: ApiService,
         request: Request<Body>,
     ) -> Result<Response<UnsyncBoxBody<Bytes, BoxError>>, BoxError> {
         let path = request.uri().path().to_owned();
@@ -83,6 +85,10 @@ impl Net {
             Way::Forbidden => return refuse(403, "Forbidden", "it is forbidden"),
             Way::Broken => return refuse(500, "InternalError", "etcd is broken"),
             Way::Refused => return Err(io::Error::from(io::ErrorKind::ConnectionRefused).into()),
+            Way::Hanging => {
+                let mut changes = self.0.subscribe();
+                changes.wait_for(|ways| way(ways, &path) != Way::Hanging).await.ok();
+            }
             Way::Open | Way::Silent => {}
         }
         let response = service.oneshot(request).await?;

@@ -5,10 +5,13 @@ use std::future::pending;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition as Crd;
 use kube_core::CustomResourceExt;
 use kube_core::params::{Patch, PatchParams};
-use serde_json::json;
-use watchkeeper::controller::{Action, Controller, Error, Manager, OnStale, Watch, labels_changed};
+use serde_json::{Value, json};
+use watchkeeper::controller::{
+    Action, Controller, Error, Manager, OnStale, Watch, generation_changed, labels_changed,
+};
 use watchkeeper::leader::LeaderElection;
 use watchkeeper::workqueue::limiter::{ItemExponential, MaxOf, TokenBucket};
 use watchkeeper::workqueue::{Priority, Trigger};
@@ -165,7 +168,7 @@ pub(crate) async fn plant(world: &mut World, situation: &str) -> Option<(&'stati
             touch(world, 29_000).await
         }
         "rbac-missing" => {
-            world.close(Way::Forbidden, "/configmaps");
+            world.permit(json!([may(&["get", "list", "watch"], "secrets")])).await;
             world.map("a").await;
             world.start(idle).await;
             world.pass(29_000).await;
@@ -184,9 +187,45 @@ pub(crate) async fn plant(world: &mut World, situation: &str) -> Option<(&'stati
             world.pass(30_000).await;
             A
         }
-        "cache-behind" => {
+        "watch-failing" => {
             well(world).await;
             down(world, Way::Broken, 30_000).await
+        }
+        "polled" => {
+            world.permit(json!([may(&["get", "list"], "configmaps")])).await;
+            world.start(idle).await;
+            touch(world, 30_000).await
+        }
+        "not-synced" => {
+            world.net.set(Way::Hanging, "/configmaps");
+            world.low_level_unsynced(|_, explained| explained);
+            world.pass(5_000).await;
+            A
+        }
+        "watch-silent" => {
+            well(world).await;
+            world.net.set(Way::Silent, "/configmaps");
+            grow(world).await;
+            world.pass(20_000).await;
+            A
+        }
+        "write-forbidden" => {
+            let reads = ["get", "list", "watch"];
+            world.permit(json!([may(&reads, "configmaps"), may(&reads, "secrets")])).await;
+            world.start(owning).await;
+            touch(world, 10_000).await
+        }
+        "own-status-write" => {
+            let crd = world.user.api::<Crd>().create(&Website::crd()).await;
+            crd.unwrap();
+            world.pass(1_000).await;
+            world.start(with_status).await;
+            let site = json!({
+                "metadata": {"name": "a", "namespace": "default"}, "spec": {"image": "x", "replicas": 2},
+            });
+            world.user.api::<Website>().create(&serde_json::from_value(site).unwrap()).await.unwrap();
+            world.pass(10_000).await;
+            ("Website", "default/a")
         }
         "paused" => {
             let after = Duration::from_secs(60);
@@ -221,6 +260,11 @@ pub(crate) async fn plant(world: &mut World, situation: &str) -> Option<(&'stati
             drop(world.build(|manager| manager, idle));
             A
         }
+        "starting" => {
+            world.net.set(Way::Hanging, "/configmaps");
+            world.start(idle).await;
+            touch(world, 5_000).await
+        }
         "owner-missing" => {
             world.start(owning).await;
             world.secret(json!({"name": "s", "namespace": "default"})).await;
@@ -253,6 +297,10 @@ pub(crate) async fn plant(world: &mut World, situation: &str) -> Option<(&'stati
             world.pass(1_000).await;
             SECRET
         }
+        "related-not-found" => {
+            world.start(owning).await;
+            SECRET
+        }
         "related" => {
             world.start(owning).await;
             touch(world, 1_000).await;
@@ -261,6 +309,11 @@ pub(crate) async fn plant(world: &mut World, situation: &str) -> Option<(&'stati
         _ => return None,
     };
     Some(asked)
+}
+
+/// A rule of a role.
+fn may(verbs: &[&str], resource: &str) -> Value {
+    json!({"apiGroups": [""], "resources": [resource], "verbs": verbs})
 }
 
 fn idle(manager: &mut Manager) {
@@ -281,6 +334,17 @@ fn owning(manager: &mut Manager) {
 
 fn websites(manager: &mut Manager) {
     Controller::<Website>::new(manager).reconcile(|_, _| async { Ok(Action::done()) }).unwrap();
+}
+
+/// Each run writes the status, in a version that a predicate does not pass.
+fn with_status(manager: &mut Manager) {
+    let sites = Controller::<Website>::new(manager).when(generation_changed());
+    sites
+        .reconcile(|site, cx| async move {
+            cx.status(|status| status.ready_replicas = site.spec.replicas).await?;
+            Ok(Action::done())
+        })
+        .unwrap();
 }
 
 async fn touch(world: &World, millis: u64) -> (&'static str, &'static str) {
@@ -370,7 +434,6 @@ async fn undecodable(world: &mut World) -> (&'static str, &'static str) {
     let schema = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     schema["properties"]["spec"] = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let definition = serde_json::from_value(definition).unwrap();
-    type Crd = k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
     world.user.api::<Crd>().create(&definition).await.unwrap();
     world.pass(1_000).await;
     world.start(websites).await;
@@ -411,7 +474,7 @@ async fn filtered(
 }
 
 /// Changes the data of ConfigMap a.
-async fn grow(world: &World) {
+pub(crate) async fn grow(world: &World) {
     let api = kube_client::Api::<ConfigMap>::namespaced(world.server.client(), "default");
     let data = BTreeMap::from([("size", "1")]);
     api.patch("a", &PatchParams::default(), &Patch::Merge(json!({ "data": data }))).await.unwrap();

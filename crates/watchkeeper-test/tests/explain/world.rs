@@ -3,14 +3,17 @@
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use watchkeeper::controller::{Action, Controller, Error, Manager, ManagerBuilder, ManagerError};
 use watchkeeper::explain::{Explain, ExplainSource, Explained, Explanation, ProgramPhase};
 use watchkeeper::workqueue::limiter;
-use watchkeeper::{Client, Env, ObjectName, RateLimitingQueue, ResourceVersion, SharedInformerFactory};
-use watchkeeper_apiserver::ApiServer;
+use watchkeeper::{
+    Client, Env, ObjectName, RateLimitingQueue, ResourceVersion, SharedInformer, SharedInformerFactory,
+};
+use watchkeeper_apiserver::{ApiServer, Authorization, User};
 
 use crate::net::{Net, Way};
 
@@ -20,6 +23,8 @@ pub(crate) struct World {
     pub(crate) net: Net,
     /// The user's client, which no fault concerns.
     pub(crate) user: Client,
+    /// As whom the program makes its requests, if the server has roles.
+    operator: Option<User>,
     pub(crate) explain: Option<Explain>,
     /// Of a program without a manager.
     factory: Option<SharedInformerFactory>,
@@ -37,6 +42,7 @@ impl World {
             server,
             net: Net::new(),
             user,
+            operator: None,
             explain: None,
             factory: None,
             stop: CancellationToken::new(),
@@ -44,8 +50,33 @@ impl World {
         }
     }
 
+    /// Replaces the server by one with roles, where the program may do what these rules permit, and nothing else.
+    pub(crate) async fn permit(&mut self, rules: Value) {
+        self.server = ApiServer::builder(&self.env).authorization(Authorization::Rbac).build();
+        self.user = Client::from_kube(self.server.client_as(User::admin()), &self.env);
+        self.operator = Some(User::new("operator"));
+        let role = json!({"metadata": {"name": "operator"}, "rules": rules});
+        self.user.api::<ClusterRole>().create(&serde_json::from_value(role).unwrap()).await.unwrap();
+        let group = "rbac.authorization.k8s.io";
+        let binding = json!({
+            "metadata": {"name": "operator"},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "operator"},
+            "subjects": [{"apiGroup": group, "kind": "User", "name": "operator"}],
+        });
+        self.user
+            .api::<ClusterRoleBinding>()
+            .create(&serde_json::from_value(binding).unwrap())
+            .await
+            .unwrap();
+    }
+
     pub(crate) fn client(&self) -> Client {
-        self.net.client(&self.server, &self.env)
+        let service = self.server.service();
+        let service = match &self.operator {
+            Some(user) => service.as_user(user.clone()),
+            None => service,
+        };
+        self.net.client(service, &self.env)
     }
 
     /// Builds a manager, which is not run.
@@ -88,17 +119,37 @@ impl World {
     }
 
     /// Starts an informer of ConfigMaps and a queue without a handler that would add their keys, as in a program of
-    /// low-level parts.
+    /// low-level parts, and waits for the cache.
     pub(crate) async fn low_level(&mut self) -> RateLimitingQueue<ObjectName> {
+        self.low_level_with(|_, explained| explained).await
+    }
+
+    /// The same with handlers and more to explain.
+    pub(crate) async fn low_level_with(
+        &mut self,
+        with: impl FnOnce(&SharedInformer<ConfigMap>, Explained<ConfigMap>) -> Explained<ConfigMap>,
+    ) -> RateLimitingQueue<ObjectName> {
+        let queue = self.low_level_unsynced(with);
+        if let Some(factory) = &self.factory {
+            factory.wait_for_sync(&self.stop).await.unwrap();
+        }
+        queue
+    }
+
+    /// The same without waiting for the cache.
+    pub(crate) fn low_level_unsynced(
+        &mut self,
+        with: impl FnOnce(&SharedInformer<ConfigMap>, Explained<ConfigMap>) -> Explained<ConfigMap>,
+    ) -> RateLimitingQueue<ObjectName> {
         let queue = RateLimitingQueue::new("configmap", limiter::default_controller(), &self.env);
         let factory = SharedInformerFactory::builder(&self.client()).build();
         let explain = Explain::new("tester", &self.env);
         explain.informers(&factory);
-        explain.add(Explained::new("configmap", &queue, &factory.informer::<ConfigMap>()));
+        let informer = factory.informer::<ConfigMap>();
+        explain.add(with(&informer, Explained::new("configmap", &queue, &informer)));
         explain.set_phase(ProgramPhase::Running);
         self.explain = Some(explain);
         factory.start(&self.stop);
-        factory.wait_for_sync(&self.stop).await.unwrap();
         self.factory = Some(factory);
         queue
     }

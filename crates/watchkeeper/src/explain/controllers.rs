@@ -1,7 +1,5 @@
 //! The views of controllers: their keys by state, their rates and durations.
 
-use std::collections::BTreeMap;
-
 use super::explained::{Known, Runs};
 use super::key_view::ViewRelation;
 use super::view::{BucketView, ControllerView, HistogramView, KeyCounts, RelatedView};
@@ -65,9 +63,15 @@ pub(super) fn controller_view(known: &Known) -> ControllerView {
 /// What the queue knows of the runs of a controller that a manager does not run.
 fn counted(figures: &QueueFigures) -> Runs {
     let work = &figures.work_duration;
+    let [success, requeue_after, error, terminal, panics, timeouts] = figures.results;
+    let errors = error + terminal + panics + timeouts;
+    let reconciles = [("success", success), ("requeue_after", requeue_after), ("error", errors)];
     Runs {
         active: figures.running.count,
-        reconciles: BTreeMap::from([("total".to_owned(), work.count())]),
+        reconciles: reconciles.map(|(result, count)| (result.to_owned(), count)).into(),
+        terminal,
+        panics,
+        timeouts,
         times: HistogramView::of(work.count(), work.sum().as_secs_f64(), work.buckets()),
         ..Runs::default()
     }

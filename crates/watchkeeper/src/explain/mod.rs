@@ -34,6 +34,7 @@ pub use key_view::{
 pub use program::Explain;
 pub use query::{ExplainError, KeySort, KeysQuery};
 pub use source::ExplainSource;
+pub use verdict::CAUSES;
 pub use view::{
     BucketView, ControllerView, DegradedView, HandlerView, HistogramView, InformerSummary, InformerView,
     KeyCounts, KeySummary, KeysPage, KindView, LeaderView, Overview, ProgramPhase, RelatedView,

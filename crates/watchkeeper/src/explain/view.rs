@@ -104,8 +104,7 @@ pub struct ControllerView {
     /// The number of adds by cause (`itself`, `owner`, `mapping`, `initial_list`, `resync`, `retry`, `requeue`,
     /// `own_writes`, `external`, `manual`), since the start.
     pub triggers: BTreeMap<String, u64>,
-    /// The number of reconciles by result (`success`, `requeue_after`, `error`), since the start. A controller that is
-    /// not run by a manager has only `total`.
+    /// The number of reconciles by result (`success`, `requeue_after`, `error`), since the start.
     pub reconciles: BTreeMap<String, u64>,
     /// How many of the errors are not retried, since the start.
     pub terminal_errors: u64,

@@ -143,7 +143,7 @@ impl<T: Key> WorkItem<T> {
         let Some(ticket) = self.ticket.take() else { return };
         let (queue, now) = (&self.queue.0, self.queue.0.now());
         let mut state = queue.shared.begin(now);
-        state.keys.succeed(ticket, self.remarks, now);
+        state.keys.succeed(ticket, self.remarks.saw, now);
         release(state);
     }
 
@@ -285,6 +285,7 @@ impl<T: Key> Drop for WorkItem<T> {
         }
         if std::thread::panicking() {
             // The code that catches the panic reports it.
+            self.set_result(RunResult::Panic);
             self.settle(Outcome::Failure("the worker panicked".into()));
         } else {
             self.fail_quietly("dropped before anything was decided".into());

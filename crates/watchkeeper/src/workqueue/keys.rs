@@ -25,7 +25,8 @@ pub(super) struct Keys<T> {
     pub(super) delays: Delays,
     limiter: Box<dyn RateLimiter<T>>,
     epoch: Instant,
-    /// The figures that change with events; the others are computed when they are read.
+    /// The figures that change with events; the others are computed when they are read. Its `results` are those of
+    /// `settle`.
     figures: QueueFigures,
     runs: Runs,
 }
@@ -148,7 +149,8 @@ impl<T: Key> Keys<T> {
         now: Tick,
     ) -> u32 {
         let (number, open) = (ticket.number(), !self.queue.is_shutting_down());
-        let result = outcome.result();
+        let result = remarks.result.unwrap_or(outcome.result());
+        self.figures.results[result as usize] += 1;
         let slot = &mut self.queue.slots[number];
         let mut retry = 0;
         match outcome {
@@ -182,23 +184,23 @@ impl<T: Key> Keys<T> {
                 }
             }
         }
-        self.end(ticket, result, remarks, now);
+        self.end(ticket, result, remarks.saw, now);
         retry
     }
 
     /// Takes a key back from its worker after a success: [`settle`](Self::settle) for the most frequent outcome.
     #[inline]
-    pub(super) fn succeed(&mut self, ticket: Ticket, remarks: Remarks, now: Tick) {
+    pub(super) fn succeed(&mut self, ticket: Ticket, saw: Option<NonZeroU64>, now: Tick) {
         self.queue.slots[ticket.number()].succeeded(now);
-        self.end(ticket, RunResult::Success, remarks, now);
+        self.end(ticket, RunResult::Success, saw, now);
     }
 
     /// Ends a run whose outcome is entered in the slot.
     #[inline]
-    fn end(&mut self, ticket: Ticket, result: RunResult, remarks: Remarks, now: Tick) {
+    fn end(&mut self, ticket: Ticket, result: RunResult, saw: Option<NonZeroU64>, now: Tick) {
         let slot = &mut self.queue.slots[ticket.number()];
         let took = slot.worked(now);
-        let run = Run { ended: now, took, result: remarks.result.unwrap_or(result), saw: remarks.saw };
+        let run = Run { ended: now, took, result, saw };
         if let Some(arrived) = slot.ran(run, &mut self.runs) {
             self.figures.latency.record(now.since(arrived));
         }
@@ -230,7 +232,12 @@ impl<T: Key> Keys<T> {
     }
 
     pub(super) fn figures(&self, now: Tick) -> QueueFigures {
+        // The runs that `succeed` has ended, which counts nothing beside their duration, are the rest.
+        let mut results = self.figures.results;
+        let settled: u64 = results.iter().sum();
+        results[RunResult::Success as usize] += self.figures.work_duration.count().saturating_sub(settled);
         QueueFigures {
+            results,
             depth: self.queue.depth(),
             running: self.queue.running(now),
             delayed: self.delays.len(),

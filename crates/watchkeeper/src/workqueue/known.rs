@@ -124,6 +124,10 @@ pub enum RunResult {
 }
 
 impl RunResult {
+    /// All results, in the order of [`QueueFigures::results`](super::QueueFigures::results).
+    pub const ALL: [Self; 6] =
+        [Self::Success, Self::RequeueAfter, Self::Error, Self::Terminal, Self::Panic, Self::Timeout];
+
     /// Returns the result as a word: `success`, `requeueAfter`, `error`, `terminal`, `panic` or `timeout`.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::buckets::Buckets;
+use super::known::RunResult;
 use super::priority::Priority;
 use super::state::KeyState;
 use super::trigger::Cause;
@@ -47,6 +48,8 @@ pub struct QueueFigures {
     /// The number of adds by cause, in the order of [`Cause::ALL`]. It includes adds that collapse, and no adds without
     /// a trigger.
     pub triggers: [u64; Cause::ALL.len()],
+    /// The number of finished runs by result, in the order of [`RunResult::ALL`]. Parking a key is no run.
+    pub results: [u64; RunResult::ALL.len()],
     /// The number of keys by state, in the order of [`KeyState::ALL`], of which a queue knows the first seven.
     pub states: [usize; KeyState::QUEUED],
     /// The time since which the key that has waited longest for a worker has been ready; none if no key waits.

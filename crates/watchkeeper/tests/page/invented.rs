@@ -1,4 +1,5 @@
-//! A program that exists only in its views: a controller with any number of keys in all states, and one that is idle.
+//! A program that exists only in its views: a controller with any number of keys in all states, and one that is idle. The
+//! views say nothing that a program with such controllers could not say.
 
 use std::sync::{Arc, Mutex};
 
@@ -17,12 +18,19 @@ pub(crate) struct Invented {
     pub(crate) env: Env,
     /// What was to be reconciled on request.
     pub(crate) asked: Arc<Mutex<Vec<String>>>,
+    started: jiff::Timestamp,
 }
 
 /// One key in this many is not idle, if there are many.
 const RARE: usize = 400;
 /// The most workers that it has. All of them are busy, as keys wait for one.
 const WORKERS: usize = 4;
+/// The reconciles of a key per second. Of 100,000 keys, so many that a queue remembers the runs of the last three minutes.
+const RATE: f64 = 1e-4;
+/// For how long it has run, in seconds.
+const UPTIME: i64 = 6 * 3_600;
+/// The key whose explanation is invented.
+const EXPLAINED: usize = 3;
 
 const STATES: [KeyState; 10] = [
     KeyState::Running,
@@ -39,7 +47,8 @@ const STATES: [KeyState; 10] = [
 
 impl Invented {
     pub(crate) fn new(keys: usize, env: &Env) -> Self {
-        Self { keys, taint: "", env: env.clone(), asked: Arc::default() }
+        let started = env.clock.wall() - jiff::SignedDuration::from_secs(UPTIME);
+        Self { keys, taint: "", env: env.clone(), asked: Arc::default(), started }
     }
 
     fn time(&self, seconds: i64) -> String {
@@ -79,32 +88,54 @@ impl Invented {
         counts
     }
 
-    fn error(&self) -> String {
-        format!(
-            "cannot apply Deployment site: the server is busy, retry later (429 TooManyRequests){}",
-            self.taint
-        )
+    /// The error of a key that is retried.
+    fn error(&self, key: &str) -> String {
+        format!("cannot apply Deployment {key}: the server is busy (429 TooManyRequests){}", self.taint)
+    }
+
+    /// The number of failures in a row and the backoff in seconds of a key that is retried, by a limiter that begins with
+    /// 5 ms.
+    fn backoff(at: usize) -> (usize, i64) {
+        let step = (at / RARE + at) % 4;
+        (13 + step, [20, 41, 82, 164][step])
     }
 
     fn summary(&self, at: usize) -> KeySummary {
-        let state = self.state(at);
-        let has_failed = matches!(state, KeyState::Retrying | KeyState::Failed);
-        let is_due = matches!(state, KeyState::Retrying | KeyState::Delayed | KeyState::Parked);
-        // The backoffs of a limiter that begins with 5 ms, in seconds.
-        let step = (at / RARE + at) % 4;
-        let backoff = [20, 41, 82, 164][step];
-        let failures = if has_failed { 13 + step } else { 0 };
-        let until = is_due.then(|| self.time(backoff - backoff / 3));
-        let since = if is_due { backoff / 3 } else { 7 + at as i64 % 4_000 };
+        let (state, key) = (self.state(at), self.name(at));
+        let ((failures, backoff), ago) = (Self::backoff(at), 7 + at as i64 % 4_000);
+        // Since when, until when, and the last success, in seconds.
+        let (since, until, success) = match state {
+            KeyState::Running => (Some(if at == 0 { 75 } else { 1 }), None, Some(ago)),
+            KeyState::Waiting => (Some(2), None, Some(ago)),
+            KeyState::Parked => (Some(1), Some(4), Some(ago)),
+            KeyState::Retrying => {
+                (Some(backoff / 3), Some(backoff - backoff / 3), Some(1_000 + at as i64 % 90_000))
+            }
+            KeyState::Delayed => (Some(200), Some(400), Some(200)),
+            KeyState::Failed => (Some(ago), None, Some(ago + 86_400)),
+            KeyState::Idle => (Some(ago), None, Some(ago)),
+            _ => (None, None, None),
+        };
+        let is_retried = state == KeyState::Retrying;
+        let error = match state {
+            KeyState::Retrying => Some(self.error(&key)),
+            KeyState::Failed => Some(format!("spec.domain: \"shop\" is no domain name{}", self.taint)),
+            _ => None,
+        };
         view(json!({
-            "key": self.name(at),
+            "key": key,
             "state": state,
-            "since": self.time(-since),
-            "until": until,
-            "failures": failures,
-            "lastError": has_failed.then(|| self.error()),
-            "lastSuccess": (!at.is_multiple_of(3)).then(|| self.time(-60 - at as i64 % 90_000)),
+            "since": since.map(|since| self.time(-since)),
+            "until": until.map(|until| self.time(until)),
+            "failures": if is_retried { failures } else { 0 },
+            "lastError": error,
+            "lastSuccess": success.map(|success| self.time(-success)),
         }))
+    }
+
+    /// The number of keys of the other controller.
+    fn certificates(&self) -> usize {
+        self.keys.min(12)
     }
 
     fn kind(&self) -> Value {
@@ -118,10 +149,20 @@ fn view<T: serde::de::DeserializeOwned>(value: Value) -> T {
 
 impl ExplainSource for Invented {
     fn overview(&self) -> Overview {
-        let passed = self.env.clock.wall().as_millisecond() as f64 / 1e3;
-        let counts = self.counts();
+        let passed = (self.env.clock.wall().as_millisecond() - self.started.as_millisecond()) as f64 / 1e3;
+        let (counts, certificates) = (self.counts(), self.certificates() as u64);
+        let retried: Vec<_> = (0..self.keys).filter(|at| self.state(*at) == KeyState::Retrying).collect();
+        let errors: f64 = retried.iter().map(|at| passed / Self::backoff(*at).1 as f64).sum();
+        let errors = errors as u64 + counts.failed as u64;
         // A load that rises and falls.
-        let done = passed * 40.0 + (passed / 7.0).sin() * 120.0;
+        let rate = self.keys as f64 * RATE;
+        let done = (self.keys as f64 + passed * rate + (passed / 7.0).sin() * rate * 3.0) as u64 + errors;
+        let (retries, initial) = (errors - counts.failed as u64, self.keys as u64);
+        let changes = done - retries - initial;
+        let kind = |group: &str, kind: &str, plural: &str| json!({"group": group, "version": "v1", "kind": kind, "plural": plural});
+        let owns = |kind: Value| json!({"kind": kind, "relation": "owner"});
+        let certificate = kind("example.com", "Certificate", "certificates");
+        let informers = self.informers();
         view(json!({
             "at": self.time(0),
             "program": format!("website-operator{}", self.taint),
@@ -129,16 +170,21 @@ impl ExplainSource for Invented {
             "leader": {"lease": "website-operator", "identity": format!("website-operator-7d9c-x2k4{}", self.taint),
                 "leader": "website-operator-7d9c-x2k4", "isLeader": true},
             "controllers": [
-                {"name": "certificates", "workers": 2, "kind": {"group": "cert-manager.io", "version": "v1", "kind": "Certificate", "plural": "certificates"},
-                    "keys": {"idle": 12}, "reconciles": {"success": 900}, "reconcileTime": {"count": 900, "sumSeconds": 4.5}},
+                {"name": "certificates", "workers": 2, "kind": certificate,
+                    "related": [owns(kind("", "Secret", "secrets")), {"kind": kind("", "ConfigMap", "configmaps"), "relation": "mapping"}],
+                    "keys": {"idle": certificates}, "triggers": {"initial_list": certificates, "owner": 5 * certificates},
+                    "reconciles": {"success": 6 * certificates}, "reconcileTime": {"count": 6 * certificates, "sumSeconds": 0.03 * certificates as f64}},
                 {"name": format!("websites{}", self.taint), "workers": counts.running, "active": counts.running, "kind": self.kind(),
-                    "related": [{"kind": {"group": "apps", "version": "v1", "kind": "Deployment", "plural": "deployments"}, "relation": "owner"}],
+                    "related": [owns(kind("apps", "Deployment", "deployments")), owns(kind("", "Service", "services")), owns(certificate)],
                     "keys": counts, "oldestWaitingSeconds": 2.5, "longestRunningSeconds": 75.0,
-                    "triggers": {"itself": 12_408, "owner": 31_077, "initial_list": self.keys, "retry": 254, "requeue": 1_990, "manual": 1, "resync": 0},
-                    "reconciles": {"success": done as u64, "error": (done / 50.0) as u64},
-                    "reconcileTime": {"count": done as u64, "sumSeconds": done * 0.02 + (passed / 9.0).cos()}},
+                    "triggers": {"initial_list": initial, "retry": retries, "itself": changes / 4, "requeue": changes / 8,
+                        "owner": changes - changes / 4 - changes / 8 - 1, "manual": 1, "resync": 0},
+                    "reconciles": {"success": done - errors, "error": errors}, "terminalErrors": counts.failed,
+                    "reconcileTime": {"count": done, "sumSeconds": done as f64 * 0.02 + (passed / 9.0).cos()}},
             ],
-            "informers": {"total": 3, "synced": 3, "degraded": 1, "objects": self.keys + 52, "bytes": self.keys * 1_800 + 120_000},
+            "informers": {"total": informers.len(), "synced": informers.len(), "degraded": 1,
+                "objects": informers.iter().map(|informer| informer.objects).sum::<usize>(),
+                "bytes": informers.iter().map(|informer| informer.bytes).sum::<usize>()},
         }))
     }
 
@@ -180,42 +226,47 @@ impl ExplainSource for Invented {
                 suggestions: vec!["Website".to_owned()],
             });
         }
+        let ((failures, backoff), error) = (Self::backoff(EXPLAINED), self.error(key));
+        let last = backoff / 3;
+        let next = backoff - last;
         let text = format!(
-            "The reconcile of Website {key} failed 44 s ago, for the 15th time in a row ({}), and will be retried in 38 s. Fix \
-             the cause of the error; a change to the object is reconciled at once.",
-            self.error()
+            "The reconcile of Website {key} failed {last} s ago, for the {failures}th time in a row ({error}), and will be \
+             retried in {next} s. Fix the cause of the error; a change to the object is reconciled at once."
         );
         let verdict = json!({"level": "problem", "causes": ["failing"], "text": text});
-        let child = |kind: &str, name: &str, state: &str| json!({"kind": kind, "key": format!("bakery/{name}{}", self.taint), "version": "4711", "state": state});
-        let (mut deployment, mut replicas) =
-            (child("Deployment", "site", "idle"), child("ReplicaSet", "site-5f7c", "idle"));
-        replicas["children"] =
-            json!([child("Pod", "site-5f7c-8xkqz", "running"), child("Pod", "site-5f7c-jh2lm", "idle")]);
-        deployment["children"] = json!([replicas]);
-        let timeline = json!([
-            {"at": self.time(-4_000), "kind": "run", "text": "reconciled in 12 ms, at version 4688"},
-            {"at": self.time(-126), "kind": "trigger", "text": format!("the object changed (version 4710){}", self.taint)},
-            {"at": self.time(-126), "kind": "write", "text": "wrote Service bakery/site in version 4712"},
-            {"at": self.time(-105), "kind": "error", "text": format!("failed after 29 ms: {}", self.error())},
-            {"at": self.time(-105), "kind": "event", "text": format!("Warning ReconcileFailed {}", self.error())},
-            {"at": self.time(-85), "kind": "trigger", "text": "a retry was due"},
-            {"at": self.time(-85), "kind": "error", "text": format!("failed after 34 ms: {}", self.error())},
-            {"at": self.time(-44), "kind": "trigger", "text": "a retry was due"},
-            {"at": self.time(-44), "kind": "error", "text": format!("failed after 31 ms: {}", self.error())},
-            {"at": self.time(38), "kind": "due", "text": "a retry is due"},
-        ]);
+        let child = |group: &str, kind: &str, suffix: &str, version: &str| json!({"group": group, "kind": kind, "key": format!("{key}{suffix}"), "version": version});
+        // Only what a controller of the program reconciles has a state and children.
+        let mut certificate = child("example.com", "Certificate", "-tls", "4690");
+        certificate["controller"] = json!("certificates");
+        certificate["state"] = json!("idle");
+        certificate["children"] = json!([child("", "Secret", "-tls", "4691")]);
+        let children =
+            json!([child("apps", "Deployment", "", "4687"), child("", "Service", "", "4712"), certificate]);
+        // The last four failures, and what the first of all has written.
+        let failed = [last + 82 + 41 + 20, last + 82 + 41, last + 82, last];
+        let first = failed[0] + 21;
+        let mut timeline = vec![
+            json!({"at": self.time(-first), "kind": "write", "text": format!("wrote Service {key} in version 4712")}),
+            json!({"at": self.time(-first), "kind": "event", "text": format!("Warning ServerBusy its Deployment is not up to date{}", self.taint)}),
+        ];
+        for (ago, took) in failed.into_iter().zip([29, 34, 30, 31]) {
+            timeline.push(json!({"at": self.time(-ago), "kind": "trigger", "text": "a retry was due"}));
+            let text = format!("failed after {took} ms: {error}");
+            timeline.push(json!({"at": self.time(-ago), "kind": "error", "text": text}));
+        }
+        timeline.push(json!({"at": self.time(next), "kind": "due", "text": "a retry is due"}));
         Ok(view(json!({
             "at": self.time(0), "kind": self.kind(), "key": key, "verdict": verdict,
             "views": [{
                 "controller": format!("websites{}", self.taint), "relation": "itself", "verdict": verdict,
-                "state": "retrying", "since": self.time(-44), "until": self.time(38), "failures": 15,
-                "lastError": {"at": self.time(-44), "message": self.error()},
-                "lastOutcome": {"result": "error", "at": self.time(-44), "seconds": 0.031},
-                "lastSuccess": self.time(-4_000),
+                "state": "retrying", "since": self.time(-last), "until": self.time(next), "failures": failures,
+                "lastError": {"at": self.time(-last), "message": error},
+                "lastOutcome": {"result": "error", "at": self.time(-last), "seconds": 0.031},
+                "lastSuccess": self.summary(EXPLAINED).last_success,
                 "versions": {"cached": "4710", "reconciled": "4710", "succeeded": "4688"},
                 "finalizers": [format!("example.com/site{}", self.taint)],
                 "timeline": timeline,
-                "children": [deployment, child("Service", "site", "idle")],
+                "children": children,
             }],
         })))
     }
@@ -229,16 +280,28 @@ impl ExplainSource for Invented {
     }
 
     fn informers(&self) -> Vec<InformerView> {
+        let certificates = self.certificates();
+        let forbidden = "cannot list configmaps: configmaps is forbidden: User \"system:serviceaccount:web:website-operator\" \
+                         cannot list resource \"configmaps\" in API group \"\" at the cluster scope (403 Forbidden)";
+        // Only the controller of certificates uses the ConfigMaps.
         view(json!([
+            {"id": "certificates.example.com", "name": "certificates", "phase": "watching", "synced": true,
+                "objects": certificates, "bytes": certificates * 2_000, "lastContact": self.time(-3), "lists": {"first": 1}, "watches": 41,
+                "handlers": [{"name": "certificates"}, {"name": "websites"}]},
+            {"id": "configmaps", "name": "configmaps", "phase": "waiting", "synced": true, "objects": 40, "bytes": 96_000,
+                "lastContact": self.time(-190), "lists": {"first": 1, "verification": 1}, "watches": 40,
+                "degraded": {"since": self.time(-185), "cause": "no_permission", "why": format!("{forbidden}{}", self.taint)},
+                "handlers": [{"name": "certificates"}]},
+            {"id": "deployments.apps", "name": "deployments", "phase": "watching", "synced": true, "objects": self.keys,
+                "bytes": self.keys * 2_100, "queued": 1, "lastContact": self.time(0), "lists": {"first": 1}, "watches": 43,
+                "handlers": [{"name": "websites", "pending": 2}]},
+            {"id": "secrets", "name": "secrets", "phase": "watching", "synced": true, "objects": certificates, "bytes": certificates * 6_000,
+                "lastContact": self.time(-8), "lists": {"first": 1}, "watches": 40, "handlers": [{"name": "certificates"}]},
+            {"id": "services", "name": "services", "phase": "watching", "synced": true, "objects": self.keys, "bytes": self.keys * 900,
+                "lastContact": self.time(-2), "lists": {"first": 1}, "watches": 42, "handlers": [{"name": "websites"}]},
             {"id": "websites.example.com", "name": "websites", "phase": "watching", "synced": true, "objects": self.keys,
-                "bytes": self.keys * 1_800, "lastContact": self.time(-1), "lists": {"first": 1, "expired": 2}, "watches": 4},
-            {"id": "deployments.apps", "name": "deployments", "phase": "waiting", "synced": true, "objects": 40, "bytes": 96_000,
-                "queued": 3, "lastContact": self.time(-190), "lists": {"first": 1, "verification": 1},
-                "degraded": {"since": self.time(-185), "cause": "no_permission",
-                    "why": format!("cannot watch deployments: it is forbidden (403 Forbidden){}", self.taint)},
-                "handlers": [{"name": "websites", "pending": 12}]},
-            {"id": "certificates.cert-manager.io", "name": "certificates", "phase": "watching", "synced": true, "objects": 12,
-                "bytes": 24_000, "lastContact": self.time(-3), "lists": {"first": 1}, "watches": 1},
+                "bytes": self.keys * 1_800, "lastContact": self.time(-1), "lists": {"first": 1, "expired": 2}, "watches": 44,
+                "handlers": [{"name": "websites"}]},
         ]))
     }
 }

@@ -21,7 +21,7 @@ const VIEWS: [&str; 5] = [
     "/",
     "/controllers/websites",
     "/controllers/websites?state=retrying&sort=until",
-    "/explain?kind=Website&key=bakery/site-000003",
+    "/explain?kind=Website&key=tailor/site-000003",
     "/informers",
 ];
 
@@ -334,7 +334,7 @@ async fn charts_fill_with_the_figures_of_the_last_minutes() {
     served.stop().await;
 }
 
-const RECONCILE: &str = "/controllers/websites/reconcile?key=bakery%2Fsite-000003";
+const RECONCILE: &str = "/controllers/websites/reconcile?key=tailor%2Fsite-000003";
 
 #[tokio::test]
 async fn nothing_is_reconciled_on_request_unless_that_is_enabled() {
@@ -368,10 +368,10 @@ async fn an_object_is_reconciled_on_request_of_the_page_and_of_no_other_site() {
     let answer = served.post(RECONCILE, &own).await;
     assert!(answer.starts_with("HTTP/1.1 303"), "{answer}");
     assert!(
-        answer.contains("location: /explain?kind=websites.example.com&key=bakery%2Fsite-000003"),
+        answer.contains("location: /explain?kind=websites.example.com&key=tailor%2Fsite-000003"),
         "{answer}"
     );
     assert!(served.post(RECONCILE, "").await.starts_with("HTTP/1.1 202"), "from no browser");
-    assert_eq!(*asked.lock().unwrap(), ["websites bakery/site-000003"; 2]);
+    assert_eq!(*asked.lock().unwrap(), ["websites tailor/site-000003"; 2]);
     served.stop().await;
 }

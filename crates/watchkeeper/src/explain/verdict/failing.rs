@@ -1,6 +1,6 @@
 //! Causes in a key whose last run failed.
 
-use super::key::{changed_since, holds};
+use super::key::{UNBLOCK, backlog, changed_since, holds};
 use super::{Cause, ERROR, ago, name};
 use crate::explain::facts::{Facts, ObjectFacts};
 use crate::explain::key_view::Level;
@@ -110,8 +110,15 @@ pub(super) fn terminal(
         name(facts),
         error_of(record)
     );
-    match changed_since(record, object).filter(|_| facts.has_predicates) {
-        Some((saw, cached)) => Cause::new(
+    // A change that has not reached the handler was shown to no predicate, and will lead to a run.
+    match (changed_since(record, object), backlog(facts)) {
+        (Some((saw, cached)), Some(backlog)) => Cause::new(
+            "terminal",
+            Level::Problem,
+            format!("{failed}; it saw version {saw}, the cached one is {cached}, and {backlog}"),
+            UNBLOCK,
+        ),
+        (Some((saw, cached)), None) if facts.has_predicates => Cause::new(
             "terminal",
             Level::Problem,
             format!(
@@ -119,7 +126,7 @@ pub(super) fn terminal(
             ),
             "loosen the predicate in Controller::when if the change was to fix the error",
         ),
-        None => Cause::new(
+        _ => Cause::new(
             "terminal",
             Level::Problem,
             failed,

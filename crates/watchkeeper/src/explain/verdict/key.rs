@@ -16,6 +16,8 @@ const LONG_RUN: Duration = Duration::from_secs(60);
 const LONG_WAIT: Duration = Duration::from_secs(10);
 /// A change that has led to no run for longer than this will not do so any more.
 const LOST: Duration = Duration::from_secs(10);
+pub(super) const UNBLOCK: &str =
+    "find out what the handlers of the informer wait for: a handler must be quick, and not block";
 const LOOSEN: &str = "if this is not intended, loosen the predicate in Controller::when";
 
 /// The cause in the key itself.
@@ -218,6 +220,15 @@ pub(super) fn changed_since(
     (cached > saw).then_some((saw, cached))
 }
 
+/// Returns how many changes have not reached the handlers of a watch that covers the key, if there are any.
+pub(super) fn backlog(facts: &Facts<'_>) -> Option<String> {
+    let covering = facts.watches.iter().filter(|watch| watch.covers(facts.key));
+    let behind = covering.max_by_key(|watch| watch.backlog).filter(|watch| watch.backlog > 0)?;
+    let (changes, wait) =
+        (counted(behind.backlog, "change"), if behind.backlog == 1 { "waits" } else { "wait" });
+    Some(format!("{changes} of {} still {wait} for the cache or for a handler", behind.name))
+}
+
 /// Returns what is unusual about a key that is idle or delayed after a success.
 fn unusual(facts: &Facts<'_>, record: &KeyRecord<ObjectName>, object: Option<&ObjectFacts>) -> Option<Cause> {
     let Some(object) = object else { return Some(deleted(facts, record)) };
@@ -262,24 +273,14 @@ fn changed(facts: &Facts<'_>, record: &KeyRecord<ObjectName>, (saw, cached): (u6
         name(facts),
         human(passed)
     );
-    let covering = facts.watches.iter().filter(|watch| watch.covers(facts.key));
-    let behind = covering.max_by_key(|watch| watch.backlog).filter(|watch| watch.backlog > 0);
+    // A change that has not reached the handler was shown to no predicate.
+    if let Some(backlog) = backlog(facts) {
+        return Cause::new("cacheBehind", Level::Notice, format!("{clause}, and {backlog}"), UNBLOCK);
+    }
     if facts.has_predicates {
         let next = due_in(facts, record).map(|due| format!("; its next run is in {due}")).unwrap_or_default();
         let clause = format!("{clause}, but a predicate filtered the change out{next}");
         return Cause::new("filtered", Level::Notice, clause, LOOSEN);
-    }
-    if let Some(watch) = behind {
-        return Cause::new(
-            "cacheBehind",
-            Level::Notice,
-            format!(
-                "{clause}, and {} of {} still wait for the cache or for a handler",
-                counted(watch.backlog, "change"),
-                watch.name
-            ),
-            "find out what the handlers of the informer wait for: a handler must be quick, and not block",
-        );
     }
     if let Some(due) = due_in(facts, record) {
         let clause = format!("{clause}, and runs again in {due}");

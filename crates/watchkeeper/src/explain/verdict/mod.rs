@@ -23,6 +23,61 @@ use crate::object::ObjectName;
 /// The number of bytes of an error in a verdict.
 const ERROR: usize = 200;
 
+/// The words for causes, in [`Verdict::causes`] and in JSON.
+pub const CAUSES: [&str; 44] = [
+    // In the program.
+    "shutDown",
+    "notLeader",
+    "noLeader",
+    "notStarted",
+    "paused",
+    // In the caches.
+    "watchStopped",
+    "notSynced",
+    "notServed",
+    "noPermission",
+    "polled",
+    "watchDown",
+    "watchFailing",
+    "degraded",
+    "wrongNamespace",
+    // In a key that runs or waits.
+    "running",
+    "hangs",
+    "waiting",
+    "workersHang",
+    "queueLong",
+    "ownWrites",
+    // In a key that failed.
+    "failing",
+    "panics",
+    "timesOut",
+    "terminal",
+    "cleanupFails",
+    "undecodable",
+    "rateLimited",
+    // In a key that rests.
+    "reconciled",
+    "requeued",
+    "retryLeft",
+    "changing",
+    "cacheBehind",
+    "filtered",
+    "changeLost",
+    "heldByOthers",
+    "deleted",
+    // In a key that is not known.
+    "notFound",
+    "notSelected",
+    "neverQueued",
+    "notRemembered",
+    // In a related object.
+    "related",
+    "noOwner",
+    "noMapping",
+    "mappingPanics",
+];
+
 /// One cause: a clause, and what to do about it. Neither has a full stop.
 struct Cause {
     word: &'static str,
@@ -33,6 +88,7 @@ struct Cause {
 
 impl Cause {
     fn new(word: &'static str, level: Level, clause: impl Into<String>, advice: impl Into<String>) -> Self {
+        debug_assert!(CAUSES.contains(&word), "{word} is not listed");
         Self { word, level, clause: clause.into(), advice: advice.into() }
     }
 }

@@ -4,6 +4,7 @@ use super::{Cause, NOT_STARTED};
 use crate::explain::facts::{Facts, WatchFacts};
 use crate::explain::key_view::Level;
 use crate::explain::view::ProgramPhase;
+use crate::reflector::Phase;
 
 /// Returns why the program reconciles nothing, if that is so.
 pub(super) fn program(facts: &Facts<'_>) -> Option<Cause> {
@@ -52,6 +53,18 @@ fn not_started(facts: &Facts<'_>) -> Cause {
         [one] => format!("the cache of {one}"),
         all => format!("the caches of {}", all.join(", ")),
     };
+    let has_not = format!("controller {} has not started", facts.controller);
+    let cause =
+        |level, why: String, advice: &str| Cause::new(NOT_STARTED, level, format!("{has_not}{why}"), advice);
+    let watches = || facts.watches.iter().chain(&facts.others);
+    if watches().next().is_some() && watches().all(|watch| watch.phase == Phase::Idle) {
+        return cause(
+            Level::Problem,
+            ": its informers were not started".to_owned(),
+            "run the manager (Manager::run); a program without one starts its informers \
+             (SharedInformerFactory::start)",
+        );
+    }
     let (own, of_others) = (unsynced(facts), names(facts.blockers.iter()));
     let why = match (&own[..], &of_others[..]) {
         ([], []) => String::new(),
@@ -60,10 +73,14 @@ fn not_started(facts: &Facts<'_>) -> Cause {
         }
         (own, _) => format!(" because it waits for {}", caches(own)),
     };
-    Cause::new(
-        NOT_STARTED,
-        Level::Problem,
-        format!("controller {} has not started{why}", facts.controller),
-        "check that the program runs, and read its logs",
-    )
+    let awaited = || watches().filter(|watch| !watch.has_synced).chain(facts.blockers);
+    if awaited().next().is_some() && awaited().all(is_listing) {
+        return cause(Level::Pending, why, "wait for the initial list");
+    }
+    cause(Level::Problem, why, "check that the program runs, and read its logs")
+}
+
+/// Returns whether the initial list of a watch is on its way.
+fn is_listing(watch: &WatchFacts) -> bool {
+    watch.phase == Phase::Listing && watch.degraded.is_none()
 }

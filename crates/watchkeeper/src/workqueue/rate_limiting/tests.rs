@@ -459,3 +459,39 @@ async fn a_queue_and_an_item_print_their_names() {
     assert_eq!(format!("{queue:?}"), "RateLimitingQueue { name: \"test\", .. }");
     assert_eq!(format!("{:?}", ready(&queue).unwrap()), "WorkItem { queue: \"test\", key: \"foo\" }");
 }
+
+#[tokio::test(start_paused = true)]
+async fn runs_are_counted_by_how_they_ended() {
+    let (queue, env) = queue();
+    let run = async |end: fn(WorkItem<&'static str>)| {
+        queue.add("foo");
+        end(within(&env, queue.get()).await.unwrap());
+    };
+    fn error() -> std::io::Error {
+        std::io::Error::other("no luck")
+    }
+    run(WorkItem::forget).await;
+    run(WorkItem::forget).await;
+    run(|item| item.retry_after(SECOND)).await;
+    run(|item| item.retry(error())).await;
+    run(|item| item.retry_quietly(error())).await;
+    run(|item| item.retry_error_after(SECOND, error())).await;
+    run(|item| item.give_up(error())).await;
+    run(drop).await;
+    queue.add("foo");
+    within(&env, queue.get()).await.unwrap().park(env.clock.now() + SECOND);
+    let panicking = queue.clone();
+    queue.add("foo");
+    let work: tokio::task::JoinHandle<()> = tokio::spawn(async move {
+        let _item = panicking.get().await;
+        std::panic::resume_unwind(Box::new("boom"))
+    });
+    assert!(work.await.is_err_and(|error| error.is_panic()));
+    let figures = queue.figures();
+    assert_eq!(figures.results, [2, 1, 4, 1, 1, 0]);
+    assert_eq!(
+        figures.results.iter().sum::<u64>(),
+        figures.work_duration.count(),
+        "a parked key did not run"
+    );
+}

@@ -4,14 +4,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{Node, Pod, Taint};
+use k8s_openapi::api::core::v1::{Node, Pod, PodCondition, PodStatus, Taint};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use watchkeeper::controller::{Action, Context, Controller, Error, Manager, SetupError, Watch};
 use watchkeeper::record::EventType;
 use watchkeeper::{Object, ObjectName};
 
 use super::{node_of, pods_on};
+use crate::now;
 use crate::pods::{node_name, since_then};
 use crate::scheduler::fit::tolerates;
+
+/// The condition of Pods that are deleted because of their node.
+const TARGET: &str = "DisruptionTarget";
 
 /// Registers the controller that evicts Pods by taint.
 pub(super) fn register(manager: &mut Manager) -> Result<(), SetupError> {
@@ -45,11 +50,30 @@ async fn reconcile(pod: Arc<Pod>, cx: Context<Pod>) -> Result<Action, Error> {
         Some(_) => {
             let message = format!("Marking for deletion Pod {}", cx.key());
             cx.event(EventType::Normal, "TaintManagerEviction", &message);
+            let at = Time(now(&cx));
+            cx.status_as::<PodStatus>(|status| say_why(status, at)).await?;
             let name = cx.key().name().to_owned();
             cx.delete::<Pod>(&name).await?;
             Ok(Action::done())
         }
     }
+}
+
+/// Sets the condition that says why a Pod is deleted, for controllers that count its failure.
+fn say_why(status: &mut PodStatus, at: Time) {
+    let conditions = status.conditions.get_or_insert_default();
+    if conditions.iter().any(|condition| condition.type_ == TARGET && condition.status == "True") {
+        return;
+    }
+    conditions.retain(|condition| condition.type_ != TARGET);
+    conditions.push(PodCondition {
+        type_: TARGET.to_owned(),
+        status: "True".to_owned(),
+        reason: Some("DeletionByTaintManager".to_owned()),
+        message: Some("Taint manager: deleting due to NoExecute taint".to_owned()),
+        last_transition_time: Some(at),
+        ..PodCondition::default()
+    });
 }
 
 /// How long a Pod stays on a node with these taints; none for ever.
@@ -84,6 +108,17 @@ mod tests {
         let taint = json!({"key": "down", "effect": "NoExecute", "timeAdded": "2026-01-01T00:00:00Z"});
         let now = "2026-01-01T00:01:00Z".parse().unwrap();
         time_left(&pod, &[serde_json::from_value(taint).unwrap()], now).map(|left| left.as_secs())
+    }
+
+    #[test]
+    fn an_evicted_pod_says_why_once() {
+        let at = |second| Time(Timestamp::from_second(second).unwrap());
+        let mut status = PodStatus::default();
+        say_why(&mut status, at(1));
+        let said = status.clone();
+        say_why(&mut status, at(2));
+        assert_eq!(status, said);
+        assert_eq!(said.conditions.unwrap()[0].reason.as_deref(), Some("DeletionByTaintManager"));
     }
 
     #[test]

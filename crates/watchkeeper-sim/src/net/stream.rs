@@ -255,9 +255,10 @@ impl Watch {
     fn deliver_spoiled(&mut self, planned: &Planned, line: Bytes) {
         if planned.fault == Fault::Oversized {
             self.saw(line.clone(), line.len() + PADDING);
-            // Spaces within an event mean nothing.
+            // Spaces within an object mean nothing. Behind its metadata, they leave its name readable.
+            let at = end_of_object(&line);
             let pieces =
-                [Piece::Part(line.slice(..1)), Piece::Padding(PADDING), Piece::Part(line.slice(1..))];
+                [Piece::Part(line.slice(..at)), Piece::Padding(PADDING), Piece::Part(line.slice(at..))];
             self.ready.extend(pieces);
         } else if let Some(spoiled) = undecodable_event(&line) {
             self.ready.push_back(Piece::Line(spoiled));
@@ -300,6 +301,13 @@ fn ends_list(bookmark: &[u8]) -> bool {
 /// Whether the server says that a version has expired.
 fn is_expired(line: &[u8]) -> bool {
     line.ends_with(b"\"type\":\"ERROR\"}\n") && line.windows(10).any(|part| part == b"\"code\":410")
+}
+
+/// A position in the object of an event, near its end. The server writes the type of an event first or last.
+fn end_of_object(line: &[u8]) -> usize {
+    let end = b"},\"type\":";
+    let before_type = line.windows(end.len()).rposition(|part| part == end);
+    before_type.unwrap_or_else(|| line.len().saturating_sub(b"}}\n".len()))
 }
 
 /// The event with an object that cannot be decoded.

@@ -25,7 +25,7 @@ static CHUNK: [u8; 64 << 10] = [b' '; 64 << 10];
 
 /// A watch on its way to the controller.
 struct Watch {
-    call: Call,
+    call: Box<Call>,
     lines: Lines,
     stale: Option<Stale>,
     /// Events so far.
@@ -59,8 +59,14 @@ enum End {
 
 impl Call {
     /// The body of a watch's answer.
-    pub(super) fn stream(self, lines: Lines, planned: Option<Planned>, stale: Option<Stale>) -> AnswerBody {
-        let mut watch = Watch {
+    pub(super) fn stream(
+        self: Box<Self>,
+        lines: Lines,
+        planned: Option<Planned>,
+        stale: Option<Stale>,
+    ) -> AnswerBody {
+        // On the heap: it is moved with every event.
+        let mut watch = Box::new(Watch {
             call: self,
             lines,
             stale,
@@ -69,7 +75,7 @@ impl Call {
             spoils: None,
             ready: VecDeque::new(),
             end: None,
-        };
+        });
         if let Some(planned) = planned
             && let Fault::ExpireLater(reason) = planned.fault
         {

@@ -1,5 +1,7 @@
 //! Request bodies: collected within a size limit and a timeout; large ones take turns.
 
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -62,7 +64,12 @@ impl Shared {
 
 /// Collects a body, within the size limit and the timeout.
 async fn collect(clock: &Clock, body: impl RequestBody) -> Result<Bytes> {
-    let read = clock.timeout(PATIENCE, Limited::new(body, LIMIT).collect()).await;
+    // On the heap, as every future of the request is as large as what it waits for.
+    let mut reading = Box::pin(Limited::new(body, LIMIT).collect());
+    let read = match poll_fn(|cx| Poll::Ready(reading.as_mut().poll(cx))).await {
+        Poll::Ready(read) => Ok(read),
+        Poll::Pending => Box::pin(clock.timeout(PATIENCE, reading)).await,
+    };
     let Ok(read) = read else {
         return Err(Failure::bad_request(format!("the body did not arrive within {PATIENCE:?}")));
     };

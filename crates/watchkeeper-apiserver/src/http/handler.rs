@@ -248,7 +248,7 @@ impl Call {
             Method::GET | Method::HEAD => self.list(kind, form).await,
             Method::POST if !everywhere => self.create(kind, form, body).await,
             Method::DELETE if !everywhere && kind.delete_collection => {
-                self.delete_collection(kind, form, body).await
+                Box::pin(self.delete_collection(kind, form, body)).await
             }
             _ => Err(Failure::method_not_allowed()),
         }

@@ -36,7 +36,7 @@ impl Call {
             return Ok(());
         }
         let version: u64 = text.parse().map_err(|_| bad_version(text))?;
-        self.shared.reach(version, VERSION_PATIENCE).await;
+        Box::pin(self.shared.reach(version, VERSION_PATIENCE)).await;
         let current = self.shared.core.lock().store.revision();
         if version > current { Err(Failure::version_too_large(version, current)) } else { Ok(()) }
     }
@@ -46,7 +46,7 @@ impl Call {
         let options = self.list_options(kind)?;
         options.check_list()?;
         if let Some(version) = options.wanted_version()? {
-            self.shared.reach(version, VERSION_PATIENCE).await;
+            Box::pin(self.shared.reach(version, VERSION_PATIENCE)).await;
         }
         let listed = self.read(kind, |core| core.list(kind, self.target.namespace.as_deref(), &options))?;
         Ok(reply::list(form, kind, &listed.page(&options.selector), self.now()))

@@ -317,6 +317,20 @@ fn is_stored_time(text: &str, micro: bool) -> bool {
         && within(17, 0, 59)
 }
 
+/// Returns whether a scalar is stored as it is in a field of type `ty`, which omits its zero value.
+pub(crate) fn is_stored_scalar(ty: &ValueType, value: &Value) -> bool {
+    match (ty, value) {
+        (ValueType::String, Value::String(text)) => !text.is_empty(),
+        (ValueType::Int32, Value::Number(number)) => {
+            number.as_i64().is_some_and(|number| number != 0 && i32::try_from(number).is_ok())
+        }
+        (ValueType::Time, Value::String(text)) => {
+            is_stored_time(text, false) || time(text, false).is_ok_and(|stored| stored == *text)
+        }
+        _ => false,
+    }
+}
+
 /// Returns a time as it is stored: in UTC, in seconds or microseconds.
 pub(crate) fn time(text: &str, micro: bool) -> Result<String, String> {
     let parsed: Timestamp = text.parse().map_err(|_| {

@@ -179,6 +179,23 @@ impl Seen {
             charges: Vec::new(),
         }
     }
+
+    /// Returns the draft of a version that is encoded already, which changes nothing that other objects depend on.
+    pub(crate) fn draft_edited(&self, kind: &Arc<Kind>, old: &Arc<Stored>, encoded: Stored) -> Draft {
+        Draft {
+            kind: kind.clone(),
+            key: self.key.clone(),
+            encoded: Arc::new(encoded),
+            released: true,
+            old: Some(old.clone()),
+            posted: false,
+            dry_run: false,
+            peers_at: self.peers_at,
+            definition: None,
+            same: false,
+            charges: Vec::new(),
+        }
+    }
 }
 
 impl Core {

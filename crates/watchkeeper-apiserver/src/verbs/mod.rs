@@ -18,5 +18,6 @@ pub(crate) mod patch;
 pub(crate) mod pods;
 pub(crate) mod scale;
 pub(crate) mod strategic;
+mod touch_up;
 pub(crate) mod update;
 pub(crate) mod write;

@@ -120,7 +120,22 @@ fn read_json(body: &[u8], prefix: &str) -> Result<(Value, Vec<String>)> {
 }
 
 impl Seen {
+    /// Patches the object.
     pub(crate) fn patch(
+        &self,
+        kind: &Arc<Kind>,
+        patch: &Patch,
+        part: Part,
+        write: &mut Write,
+    ) -> Result<Draft> {
+        match self.touch_up(kind, patch, part, write) {
+            Some(draft) => Ok(draft),
+            None => self.patch_decoded(kind, patch, part, write),
+        }
+    }
+
+    /// Patches the object, whatever the patch does.
+    pub(super) fn patch_decoded(
         &self,
         kind: &Arc<Kind>,
         patch: &Patch,

@@ -4,6 +4,7 @@
 mod apply;
 #[path = "../common/mod.rs"]
 mod common;
+mod events;
 
 use common::*;
 use serde_json::{Value, json};

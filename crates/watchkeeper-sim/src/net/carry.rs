@@ -11,7 +11,7 @@ use http_body_util::{BodyExt, Full};
 use kube_client::client::Body;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
+use tower::{Service, ServiceExt};
 use watchkeeper::clock::Pauses;
 
 use super::behind;
@@ -90,7 +90,8 @@ impl Net {
         let (nth, connections) = self.register(replica, &target, &what);
         let _in_flight = (target.verb != Verb::Watch && !target.is_noise()).then(|| InFlight::begin(&self));
         let (net, life, paused) = (self.clone(), life.clone(), pauses.clone());
-        let call = Call { net, replica, life, connections, pauses, target, what, nth, parts, body };
+        // On the heap: the futures that carry it are moved several times.
+        let call = Box::new(Call { net, replica, life, connections, pauses, target, what, nth, parts, body });
         self.is_awake(replica, &paused).await;
         call.add(|replica, what, nth| Event::Sent { replica, what, nth, body: call.body.clone() });
         let answer = match call.start() {
@@ -195,7 +196,7 @@ impl Call {
         Start::Sent(planned)
     }
 
-    async fn pass(self, planned: Option<Planned>) -> Result<Answer, BoxError> {
+    async fn pass(self: Box<Self>, planned: Option<Planned>) -> Result<Answer, BoxError> {
         let clock = self.net.0.clock.clone();
         let fault = planned.as_ref().map(|planned| planned.fault.clone());
         match &fault {
@@ -273,7 +274,8 @@ impl Call {
         }
         let before = net.0.server.revision();
         let request = Request::from_parts(parts, Body::from(body.clone()));
-        let Ok(answer) = net.0.service.clone().oneshot(request).await;
+        // The server is always ready.
+        let Ok(answer) = net.0.service.clone().call(request).await;
         let after = net.0.server.revision();
         let changed = (target.is_write() && after > before).then_some(after);
         if changed.is_some() && !target.is_noise() {

@@ -25,7 +25,7 @@ static CHUNK: [u8; 64 << 10] = [b' '; 64 << 10];
 
 /// A watch on its way to the controller.
 struct Watch {
-    call: Call,
+    call: Box<Call>,
     lines: Lines,
     stale: Option<Stale>,
     /// Events so far.
@@ -59,8 +59,14 @@ enum End {
 
 impl Call {
     /// The body of a watch's answer.
-    pub(super) fn stream(self, lines: Lines, planned: Option<Planned>, stale: Option<Stale>) -> AnswerBody {
-        let mut watch = Watch {
+    pub(super) fn stream(
+        self: Box<Self>,
+        lines: Lines,
+        planned: Option<Planned>,
+        stale: Option<Stale>,
+    ) -> AnswerBody {
+        // On the heap: it is moved with every event.
+        let mut watch = Box::new(Watch {
             call: self,
             lines,
             stale,
@@ -69,7 +75,7 @@ impl Call {
             oversized: None,
             ready: VecDeque::new(),
             end: None,
-        };
+        });
         if let Some(planned) = planned
             && let Fault::ExpireLater(reason) = planned.fault
         {
@@ -259,9 +265,10 @@ impl Watch {
     fn deliver_spoiled(&mut self, planned: &Planned, line: Bytes) {
         if planned.fault == Fault::Oversized {
             self.saw(line.clone(), line.len() + PADDING);
-            // Spaces within an event mean nothing.
+            // Spaces within an object mean nothing. Behind its metadata, they leave its name readable.
+            let at = end_of_object(&line);
             let pieces =
-                [Piece::Part(line.slice(..1)), Piece::Padding(PADDING), Piece::Part(line.slice(1..))];
+                [Piece::Part(line.slice(..at)), Piece::Padding(PADDING), Piece::Part(line.slice(at..))];
             self.ready.extend(pieces);
         } else if let Some(spoiled) = undecodable_event(&line) {
             self.ready.push_back(Piece::Line(spoiled));
@@ -309,6 +316,13 @@ fn ends_list(bookmark: &[u8]) -> bool {
 /// Whether the server says that a version has expired.
 fn is_expired(line: &[u8]) -> bool {
     line.ends_with(b"\"type\":\"ERROR\"}\n") && line.windows(10).any(|part| part == b"\"code\":410")
+}
+
+/// A position in the object of an event, near its end. The server writes the type of an event first or last.
+fn end_of_object(line: &[u8]) -> usize {
+    let end = b"},\"type\":";
+    let before_type = line.windows(end.len()).rposition(|part| part == end);
+    before_type.unwrap_or_else(|| line.len().saturating_sub(b"}}\n".len()))
 }
 
 /// The event with an object that cannot be decoded.

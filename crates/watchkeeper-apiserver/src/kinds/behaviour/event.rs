@@ -56,6 +56,10 @@ impl Behaviour for CoreEvent {
         false
     }
 
+    fn free_fields(&self) -> &'static [&'static str] {
+        &["count", "lastTimestamp", "message"]
+    }
+
     fn field_value(&self, event: &Value, path: &str) -> Option<String> {
         field_value(event, path)
     }

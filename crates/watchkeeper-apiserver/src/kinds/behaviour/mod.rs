@@ -259,6 +259,12 @@ pub(crate) trait Behaviour: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Top-level scalars of the stored version that no hook reads, and no selector: they may be replaced without a look at
+    /// the rest of the object.
+    fn free_fields(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// The columns of a table, in the notation of [`cells::columns`].
     fn headers(&self) -> &'static str {
         "Name Age"

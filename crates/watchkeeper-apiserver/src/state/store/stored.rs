@@ -114,6 +114,26 @@ impl Stored {
         Self::new(Some(kind), key, revision, value, (text, version))
     }
 
+    /// Returns a version whose text differs from that of `old` by `edits`, each a range and what replaces it, in the order
+    /// of the text. They must not touch the version, nor anything that selectors need.
+    pub(crate) fn edited(old: &Self, edits: &[(Range<usize>, String)]) -> Self {
+        ENCODINGS.fetch_add(1, Ordering::Relaxed);
+        let longer: usize = edits.iter().map(|(_, new)| new.len()).sum();
+        let mut text = Vec::with_capacity(old.bytes.len() + longer);
+        let (mut from, mut version) = (0, old.version.clone());
+        for (range, new) in edits {
+            text.extend_from_slice(&old.bytes[from..range.start]);
+            text.extend_from_slice(new.as_bytes());
+            from = range.end;
+            if range.end <= old.version.start {
+                let start = version.start + new.len() - range.len();
+                version = start..start + old.version.len();
+            }
+        }
+        text.extend_from_slice(&old.bytes[from..]);
+        old.with_text(old.revision, exact(text), version)
+    }
+
     /// As [`Stored::at`], for watches whose selector no longer matches. Counts as an encoding.
     pub(crate) fn left_at(&self, revision: u64) -> Self {
         ENCODINGS.fetch_add(1, Ordering::Relaxed);
@@ -128,6 +148,12 @@ impl Stored {
         text.extend_from_slice(&self.bytes[..self.version.start]);
         text.extend_from_slice(digits.as_bytes());
         text.extend_from_slice(&self.bytes[self.version.end..]);
+        let version = self.version.start..self.version.start + digits.len();
+        self.with_text(revision, exact(text), version)
+    }
+
+    /// Returns a version of the same object with another text, in which `version` is the range of its resourceVersion.
+    fn with_text(&self, revision: u64, bytes: Bytes, version: Range<usize>) -> Self {
         Self {
             key: self.key.clone(),
             revision,
@@ -136,9 +162,9 @@ impl Stored {
             terminating: self.terminating,
             labels: self.labels.clone(),
             fields: self.fields.clone(),
-            bytes: exact(text),
+            bytes,
             head: self.head,
-            version: self.version.start..self.version.start + digits.len(),
+            version,
             written: None,
             views: Mutex::default(),
         }

@@ -7,7 +7,8 @@ use http_body_util::BodyExt;
 use kube_client::client::Body;
 use serde_json::{Value, json};
 use tower::{Service, ServiceExt};
-use watchkeeper::Env;
+use watchkeeper::wire::{BadEvent, WatchSplitter};
+use watchkeeper::{Env, ObjectName};
 use watchkeeper_apiserver::ApiServer;
 
 use crate::fault::Planned;
@@ -264,6 +265,10 @@ async fn an_oversized_event_is_kept_without_its_padding() {
     let event = event.concat();
     assert!(event.len() > 16 << 20);
     assert_eq!(serde_json::from_slice::<Value>(&event).unwrap()["object"]["metadata"]["name"], "a");
+    let mut read = Vec::new();
+    WatchSplitter::with_cap(16 << 20).feed(&event, |line| read.push(line.map(|line| line.event))).unwrap();
+    let named = Some(ObjectName::namespaced("default", "a"));
+    assert!(matches!(&read[..], [Err(BadEvent::TooLarge(large))] if large.name == named), "{read:?}");
     let seen: Vec<(usize, usize)> = setup.trace.since(0, |entries| {
         let seen = entries.iter().filter_map(|entry| match &entry.event {
             Event::Saw { line, length, .. } => Some((line.len(), *length)),

@@ -99,7 +99,7 @@ async fn an_apply_configuration_is_merged_into_the_object() {
 #[tokio::test(start_paused = true)]
 async fn a_json_patch_sees_parameters_and_variables() {
     let server = Server::with_admission().await;
-    post(&server, CONFIG_MAPS, &json!({"metadata": {"name": "param"}, "data": {"key": "x/y~z"}})).await;
+    post(&server, CONFIG_MAPS, &json!({"metadata": {"name": "param"}, "data": {"key": "example.dev/size"}})).await;
     let expression = "has(object.data.gone) ? [JSONPatch{op: 'remove', path: '/data/gone'}] : [
         JSONPatch{op: 'test', path: '/data/a', value: 'b'},
         JSONPatch{op: 'add', path: '/metadata/annotations', value: {}},
@@ -109,7 +109,7 @@ async fn a_json_patch_sees_parameters_and_variables() {
         "variables": [{"name": "key", "expression": "params.data.key"}, {"name": "size", "expression": "string(size(object.data))"}],
         "matchConditions": [{"name": "m", "expression": "request.resource.resource == 'configmaps'"}]});
     create(&server, "patch", &[json_patch(expression)], &fields).await;
-    let expected = json!({"x/y~z": "1"});
+    let expected = json!({"example.dev/size": "1"});
     until(&server, CONFIG_MAPS, &map("a"), |_, it| it["metadata"]["annotations"] == expected).await;
     // The patch of a test that does not hold is not for this object.
     let other = json!({"metadata": {"name": "other"}, "data": {"a": "c"}});

@@ -202,7 +202,7 @@ async fn without_flow_control_there_is_nothing_of_it() {
     let server = Server::embedded(|settings| settings).await;
     assert_eq!(flow(&server, "GET", "/version", &[]).await, None);
     assert_eq!(get(&server, SCHEMAS).await.1["items"], json!([]));
-    assert!(!get(&server, "/metrics").await.1.as_str().unwrap().contains("flowcontrol"));
+    assert!(!get(&server, "/metrics").await.1.as_str().unwrap().contains("apiserver_flowcontrol"));
     assert_eq!(get(&server, &format!("{LEVELS}/exempt")).await.0, 404);
 }
 

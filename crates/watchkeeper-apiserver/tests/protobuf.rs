@@ -49,7 +49,8 @@ fn fields(mut bytes: &[u8], number: u64) -> impl Iterator<Item = &[u8]> {
                 continue;
             }
             assert_eq!(tag & 7, 2, "only numbers and messages are expected");
-            let (content, rest) = bytes.split_at(usize::try_from(varint(&mut bytes)).unwrap());
+            let length = usize::try_from(varint(&mut bytes)).unwrap();
+            let (content, rest) = bytes.split_at(length);
             bytes = rest;
             if tag >> 3 == number {
                 return Some(content);

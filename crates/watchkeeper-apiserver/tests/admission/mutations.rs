@@ -99,7 +99,8 @@ async fn an_apply_configuration_is_merged_into_the_object() {
 #[tokio::test(start_paused = true)]
 async fn a_json_patch_sees_parameters_and_variables() {
     let server = Server::with_admission().await;
-    post(&server, CONFIG_MAPS, &json!({"metadata": {"name": "param"}, "data": {"key": "example.dev/size"}})).await;
+    post(&server, CONFIG_MAPS, &json!({"metadata": {"name": "param"}, "data": {"key": "example.dev/size"}}))
+        .await;
     let expression = "has(object.data.gone) ? [JSONPatch{op: 'remove', path: '/data/gone'}] : [
         JSONPatch{op: 'test', path: '/data/a', value: 'b'},
         JSONPatch{op: 'add', path: '/metadata/annotations', value: {}},

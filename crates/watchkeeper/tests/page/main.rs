@@ -223,7 +223,7 @@ async fn the_overview_asks_for_a_kind_that_is_watched_and_a_key() {
     let (_, body) = served.get("/").await;
     let (_, form) = body.split_once("action=\"/explain\"").unwrap();
     let (form, _) = form.split_once("</form>").unwrap();
-    for option in ["\"certificates.cert-manager.io\"", "\"deployments.apps\"", "\"websites.example.com\""] {
+    for option in ["\"certificates.example.com\"", "\"deployments.apps\"", "\"websites.example.com\""] {
         assert!(form.contains(&format!("<option value={option}>")), "{form}");
     }
     assert!(

@@ -19,8 +19,7 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use crate::SharedInformer;
-use crate::informer::on_apply;
+use crate::informer::{SharedInformer, on_apply};
 use crate::object::Object;
 use crate::source::{ApiSource, Scope};
 

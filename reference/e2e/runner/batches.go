@@ -91,3 +91,21 @@ func runBatch(o options, batch []string) ([]outcome, error) {
 	}
 	return settled, nil
 }
+
+// retry runs each test that failed once more, alone, and replaces its outcome if it passes.
+func retry(o options, outcomes []outcome) error {
+	for i, it := range outcomes {
+		if it.state != failed {
+			continue
+		}
+		again, err := runProcess(o, []string{it.name})
+		if err != nil {
+			return err
+		}
+		if again[0].state == passed {
+			again[0].why = "passed alone, after: " + it.why
+			outcomes[i] = again[0]
+		}
+	}
+	return nil
+}

@@ -15,6 +15,7 @@ type options struct {
 	binary, kubectl, kubeconfig, list, marks, match, out string
 	processes, batch                                     int
 	limit                                                time.Duration
+	again                                                bool
 }
 
 func parse() (options, error) {
@@ -29,6 +30,7 @@ func parse() (options, error) {
 	flag.IntVar(&o.processes, "processes", 3, "number of processes at a time")
 	flag.IntVar(&o.batch, "batch", 12, "number of tests per process")
 	flag.DurationVar(&o.limit, "limit", 5*time.Minute, "time limit per test")
+	flag.BoolVar(&o.again, "again", false, "run each test that failed once more, alone: on a busy machine some time out")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q", flag.Arg(0))
@@ -85,6 +87,9 @@ func main() {
 	}
 	started := time.Now()
 	outcomes, err := runAll(o, names)
+	if err == nil && o.again {
+		err = retry(o, outcomes)
+	}
 	remove()
 	if err != nil {
 		fail(err)

@@ -78,6 +78,8 @@ impl Server {
     fn start(kubeconfig: &Path, nodes: &str) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_watchkeeper"))
             .args(["serve", "--nodes", nodes, "--kubeconfig-out", kubeconfig.to_str().unwrap()])
+            // As on the real cluster, which is started without this plugin.
+            .args(["--admission", "*,-ServiceAccount"])
             .env_remove("RUST_LOG")
             .env_remove("CLICOLOR_FORCE")
             .stdout(Stdio::piped())

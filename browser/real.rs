@@ -134,10 +134,10 @@ fn events(keys: usize) -> String {
         // Writing to a string does not fail.
         let _written = writeln!(events, r#"{{"type":"ADDED","object":{}}}"#, object(number));
     }
+    let _written = writeln!(
+        events,
+        r#"{{"type":"BOOKMARK","object":{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"resourceVersion":"{}","annotations":{{"k8s.io/initial-events-end":"true"}}}}}}}}"#,
+        keys + 1
+    );
     events
-        + &format!(
-            r#"{{"type":"BOOKMARK","object":{{"apiVersion":"v1","kind":"ConfigMap","metadata":{{"resourceVersion":"{}","annotations":{{"k8s.io/initial-events-end":"true"}}}}}}}}"#,
-            keys + 1
-        )
-        + "\n"
 }

@@ -8,7 +8,7 @@
 mod operator;
 
 use parking_lot::Mutex;
-use watchkeeper_sim::{Check, Failure, Report};
+use watchkeeper_sim::{Check, Failure, FaultKind, Report};
 
 /// One at a time, as a bug is planted in the whole process.
 static TURN: Mutex<()> = Mutex::new(());
@@ -17,15 +17,16 @@ static TURN: Mutex<()> = Mutex::new(());
 const SEEDS: u64 = if cfg!(watchkeeper_planted) { 1_000 } else { 30 };
 
 /// The check of all bugs, and of none.
-fn check(name: &str) -> Result<Report, Failure> {
+fn check(name: &str, without: impl IntoIterator<Item = FaultKind>) -> Result<Report, Failure> {
     let check = Check::builder().name(&format!("planted-{name}")).definition(operator::definition());
-    check.pairs(50).seeds(SEEDS).run(Clone::clone, operator::register, operator::users)
+    check.without(without).pairs(50).seeds(SEEDS).run(Clone::clone, operator::register, operator::users)
 }
 
 #[test]
 fn without_a_bug_nothing_is_found() {
     let _turn = TURN.lock();
-    let report = check("none").unwrap();
+    // A restored backup may have lost a site whose bucket is there.
+    let report = check("none", FaultKind::ALL.into_iter().filter(|kind| kind.name() == "set-back")).unwrap();
     println!("{report}");
 }
 
@@ -65,7 +66,7 @@ mod bugs {
         let mut wrong = Vec::new();
         for bug in Bug::ALL.into_iter().filter(|bug| format!("{bug:?}").contains(&only)) {
             plant(Some(bug));
-            match check(&format!("{bug:?}")) {
+            match check(&format!("{bug:?}"), []) {
                 Ok(report) => wrong.push(format!("{bug:?} is not found in {} schedules", report.schedules())),
                 Err(failure) => {
                     let (found, schedules) = (failure.class(), failure.schedules().unwrap_or_default());

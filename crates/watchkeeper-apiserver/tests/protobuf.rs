@@ -1,14 +1,13 @@
 //! Answers in protobuf, for clients that accept nothing else.
 #![allow(clippy::unwrap_used, reason = "a test may")]
 
-#[path = "common/mod.rs"]
 mod common;
 
 use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 
-use common::{CONFIG_MAPS, Server, call, config_map, get, post, send, version};
+use common::{CONFIG_MAPS, Server, call, config_map, get, post, send, varint, version};
 
 const PROTOBUF: &str = "application/vnd.kubernetes.protobuf";
 
@@ -25,19 +24,6 @@ async fn ask(server: &Server, method: &str, path: &str, body: &Value) -> (u16, S
 /// The content of the first field of this number that is a message or text.
 fn field(bytes: &[u8], number: u64) -> Option<&[u8]> {
     fields(bytes, number).next()
-}
-
-fn varint(bytes: &mut &[u8]) -> u64 {
-    let mut value = 0;
-    for shift in (0..).step_by(7) {
-        let (byte, rest) = bytes.split_first().unwrap();
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            break;
-        }
-    }
-    value
 }
 
 fn fields(mut bytes: &[u8], number: u64) -> impl Iterator<Item = &[u8]> {

@@ -162,18 +162,6 @@ async fn clients_written_in_go_get_the_document_in_protobuf() {
 
 /// The contents of a field of a protobuf message, each time that it occurs.
 fn fields(mut message: &[u8], wanted: u64) -> impl Iterator<Item = &[u8]> {
-    fn varint(bytes: &mut &[u8]) -> u64 {
-        let mut value = 0;
-        for shift in (0..).step_by(7) {
-            let (byte, rest) = bytes.split_first().unwrap();
-            *bytes = rest;
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                break;
-            }
-        }
-        value
-    }
     std::iter::from_fn(move || {
         while !message.is_empty() {
             let tag = varint(&mut message);

@@ -141,3 +141,17 @@ impl<'a> Watch<'a> {
         (text(&event["type"]), text(&metadata["name"]), version(&event["object"]))
     }
 }
+
+/// Takes a number in the variable-length encoding of protobuf from the front of `bytes`.
+pub(crate) fn varint(bytes: &mut &[u8]) -> u64 {
+    let mut value = 0;
+    for shift in (0..).step_by(7) {
+        let (byte, rest) = bytes.split_first().unwrap();
+        *bytes = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    value
+}
